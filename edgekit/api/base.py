@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from edgekit.api.choice import (
     DeviceLike,
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from edgekit.models.model import ModelSource
     from edgekit.profiles.board import Board
     from edgekit.verbs.deploy import DeployPlan
+
+W = TypeVar("W", bound="WorkspaceBase")
 
 
 class WorkspaceBase:
@@ -62,6 +65,21 @@ class WorkspaceBase:
     def data(self) -> WorkspaceData:
         """What was read of the folder: the project, the address of the store."""
         return self._setting.data
+
+    def hearing(self: W, events: Events) -> W:
+        """Return a workspace of the same folder whose events go somewhere else."""
+        return self._with(replace(self._setting, events=events))
+
+    def at_store(self: W, url: str | None) -> W:
+        """Return a workspace of the same folder with another store; None keeps this one."""
+        if url is None:
+            return self
+        return self._with(replace(self._setting, data=replace(self.data, store_url=url)))
+
+    def _with(self: W, setting: Setting) -> W:
+        other = type(self).__new__(type(self))
+        other._setting = setting
+        return other
 
     @property
     def setting(self) -> Setting:
@@ -135,13 +153,14 @@ class WorkspaceBase:
             keep=choose_keep(self.data.project, keep),
         )
 
-    def _remote(
+    def reached(
         self,
-        board: str | Board | None,
+        board: str | Board | None = None,
         device: DeviceLike | None = None,
         twin: bool = False,
         timeout: float = DEFAULT_TIMEOUT_SECONDS,
     ) -> Device:
+        """Return the device itself that a name or a board implies; a twin is started."""
         if isinstance(device, DeviceHandle):
             return device.device
         if device is not None and not isinstance(device, str):

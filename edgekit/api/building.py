@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgekit.api.base import WorkspaceBase, check_can_be_tuned
 from edgekit.api.choice import TargetKeywords
+from edgekit.api.inputs import input_files
 from edgekit.api.keywords import (
     PathLike,
     Unpack,
@@ -147,7 +147,6 @@ class Building(WorkspaceBase):
         by default as the libraries for `board` require. Further settings are `per_channel`,
         `method` ("minmax", "entropy", "percentile"), `ends` ("float", "int8") and `exclude`.
         """
-        from edgekit.bundle.samples import parse_input_argument
         from edgekit.project.file import choose_preprocess
         from edgekit.verbs.quantize import (
             QuantizeRequest,
@@ -163,12 +162,11 @@ class Building(WorkspaceBase):
                 symmetric = board is not None and wants_symmetric(self.data.board(board))
             from edgekit.verbs.quantization.quantiser import Settings
 
-            named = [calibrate] if isinstance(calibrate, (str, Path)) else calibrate
             request = QuantizeRequest(
                 source,
                 self._optional(out) or source.path.with_name(f"{source.name}-int8.onnx"),
                 Settings(symmetric=symmetric, **settings),
-                tuple(parse_input_argument(str(text)) for text in named),
+                input_files(calibrate, self.data.start),
                 random,
                 accept_noise,
                 self._optional(labels),

@@ -64,6 +64,11 @@ class DeviceChoice:
         return self.names[0] if self.names else None
 
     @property
+    def keywords(self) -> DeviceKeywords:
+        """The words for one device, as keyword arguments."""
+        return {"device": self.name, "twin": self.twin, "timeout": self.timeout}
+
+    @property
     def is_several(self) -> bool:
         return self.every or (self.names is not None and len(self.names) > 1)
 

@@ -141,7 +141,7 @@ class BundleSession:
         )
 
     def _sample(self, inputs: Inputs, allow_nonfinite: bool) -> Mapping[str, Array]:
-        chosen = choose_samples(self.bundle, inputs, allow_nonfinite=allow_nonfinite)
+        chosen = choose_samples(self.bundle, inputs, allow_nonfinite, self.setting.data.start)
         if chosen.samples is None:
             return self.bundle.reference_inputs()
         return only_sample(chosen.count, next(chosen.samples).inputs)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from edgekit.base.errors import InputError
 from edgekit.base.wording import did_you_mean
@@ -14,10 +14,18 @@ if TYPE_CHECKING:
     from edgekit.base.arrays import Array
     from edgekit.base.tensors import TensorSpec
     from edgekit.bundle.folder import Bundle, InputEntry
-    from edgekit.bundle.samples import Sample
+    from edgekit.bundle.samples import InputFile, Sample
 
 Inputs = Mapping[str, Any] | Sequence[str | Path] | str | Path | None
 """Arrays by input name; or files, as --input names them; None is the bundle's reference input."""
+
+
+class InputKeywords(TypedDict):
+    """Inputs, and what they may hold."""
+
+    inputs: Inputs
+    allow_nonfinite: bool
+    """Whether NaN and infinity are accepted."""
 
 
 @dataclass(frozen=True)
@@ -27,27 +35,35 @@ class ChosenSamples:
     """The samples; None for the bundle's own reference input."""
 
 
-def choose_samples(bundle: Bundle, inputs: Inputs, *, allow_nonfinite: bool) -> ChosenSamples:
-    """Return a caller's inputs as samples; InputError if they don't fit the bundle."""
+def choose_samples(
+    bundle: Bundle, inputs: Inputs, allow_nonfinite: bool, start: Path = Path()
+) -> ChosenSamples:
+    """Return a caller's inputs as samples; InputError if they don't fit the bundle.
+
+    Relative paths begin at `start`.
+    """
     if inputs is None or (not isinstance(inputs, (str, Path)) and len(inputs) == 0):
         return ChosenSamples(1, None)
-    from edgekit.bundle.samples import (
-        Sample,
-        count_samples,
-        iterate_samples,
-        parse_input_argument,
-    )
+    from edgekit.bundle.samples import Sample, count_samples, iterate_samples
 
     entries = bundle.manifest.inputs
     if isinstance(inputs, Mapping):
         arrays = checked_arrays(inputs, entries, allow_nonfinite=allow_nonfinite)
         return ChosenSamples(1, iter([Sample("the given arrays", arrays)]))
-    paths = [inputs] if isinstance(inputs, (str, Path)) else inputs
-    files = [parse_input_argument(str(path)) for path in paths]
+    files = input_files(inputs, start)
     return ChosenSamples(
         count_samples(files, entries),
         iterate_samples(files, entries, allow_nonfinite=allow_nonfinite),
     )
+
+
+def input_files(paths: Sequence[str | Path] | str | Path, start: Path) -> tuple[InputFile, ...]:
+    """Parse files, or `NAME=FILE`. Relative paths begin at `start`."""
+    from edgekit.bundle.samples import parse_input_argument
+
+    named = [paths] if isinstance(paths, (str, Path)) else paths
+    found = [parse_input_argument(str(path)) for path in named]
+    return tuple(replace(file, path=start / file.path) for file in found)
 
 
 def checked_arrays(

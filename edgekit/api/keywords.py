@@ -25,6 +25,7 @@ __all__ = [
     "BundleLike",
     "PathLike",
     "ToleranceKeywords",
+    "TuneKeywords",
     "Unpack",
 ]
 
@@ -56,6 +57,15 @@ class BuildKeywords(TypedDict, total=False):
     """False skips the oracle: the outputs stay unverified."""
     one_layer_each: bool
     """Whether every layer is a region of its own, to measure what merging gains."""
+
+
+class TuneKeywords(TypedDict):
+    """Whether to search for faster kernels before a build."""
+
+    tune: float | None
+    """The seconds of the search; None searches not."""
+    tune_again: bool
+    """Whether to measure again what was measured before."""
 
 
 class BenchKeywords(TypedDict, total=False):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from edgekit.api.base import check_can_be_tuned, name_of
 from edgekit.api.building import Building
 from edgekit.api.choice import (
+    DeviceChoice,
     DeviceKeywords,
     DeviceLike,
     TargetKeywords,
@@ -33,6 +35,7 @@ from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
     from edgekit.base.arrays import Array
+    from edgekit.building.request import BuildRequest
     from edgekit.profiles.board import Board
     from edgekit.project.devices import DeviceEntry
     from edgekit.tuning.tune import TuneReport
@@ -179,7 +182,7 @@ class OnDevices(Building):
 
         with self._setting.working():
             opened = self._setting.bundle(bundle)
-            chosen = choose_samples(opened, inputs, allow_nonfinite=allow_nonfinite)
+            chosen = choose_samples(opened, inputs, allow_nonfinite, self.data.start)
             return run(
                 opened,
                 device_for_bundle(self._setting, opened, **where),
@@ -213,7 +216,7 @@ class OnDevices(Building):
 
         with self._setting.working():
             opened = self._setting.bundle(bundle)
-            chosen = choose_samples(opened, inputs, allow_nonfinite=allow_nonfinite)
+            chosen = choose_samples(opened, inputs, allow_nonfinite, self.data.start)
             bound = build_options(None, {"shapes": shapes or {}, "constants": constants or {}})
             path = self._optional(model)
             return verify(
@@ -243,7 +246,7 @@ class OnDevices(Building):
         with self._setting.working():
             opened = self._setting.bundle(bundle)
             plan = bench_plan(how)
-            chosen = choose_samples(opened, inputs, allow_nonfinite=allow_nonfinite)
+            chosen = choose_samples(opened, inputs, allow_nonfinite, self.data.start)
             sample = None
             if chosen.samples is not None:
                 sample = only_sample(chosen.count, next(chosen.samples).inputs)
@@ -288,40 +291,43 @@ class OnDevices(Building):
         The search ends after `trials` candidates or `seconds`. KeyboardInterrupt keeps what was
         measured, and the same call resumes the search.
         """
+        names = None if devices is None else tuple(devices)
+        where = DeviceChoice(names, every, twin, timeout)
+        effort = {"trials": trials, "seconds": seconds, "again": again, "seed": search_seed}
+        with self._setting.working():
+            return self.search(self.request(model, **how), where, **effort)
+
+    def search(
+        self, request: BuildRequest, where: DeviceChoice, **effort: Any
+    ) -> TuneReport | TunedInC:
+        """Search as `tune` does, for a request. `effort` are the fields of `tuning.tune.Effort`."""
         from edgekit.building.products import product_of
+        from edgekit.devices.choice import Candidate
         from edgekit.tuning.recorder import Limits
         from edgekit.tuning.tune import Effort, tune
         from edgekit.tuning.tune_c import tune_c
         from edgekit.tuning.tune_devices import DeviceSelection, pool_for
 
-        events = self._setting.events
-        with self._setting.working():
-            request = self.request(model, **how)
-            if product_of(request.board).tuner == "steps":
-                from edgekit.devices.choice import Candidate
-
-                if every or (devices is not None and len(devices) > 1):
-                    chosen = several_devices(self._setting, request.board, devices, timeout)
-                else:
-                    name = devices[0] if devices else None
-                    one = device_for_board(
-                        self._setting, request.board, name, twin=twin, timeout=timeout
-                    )
-                    chosen = (Candidate(one.name, lambda events: one),)
-                limits = Limits(trials, seconds)
-                return tune_c(request, chosen, limits, again=again, events=events)
-            names = None if devices is None else tuple(devices)
-            pool = pool_for(
-                request.board,
-                DeviceSelection(names, twin, every),
-                self.devices(),
-                timeout,
-                f"tuning {request.source.name}",
-                events,
-            )
-            if trials is None and seconds is None:
-                trials = _DEFAULT_TRIALS
-            return tune(request, pool, Effort(trials, seconds, again, search_seed), events)
+        events, board, asked = self._setting.events, request.board, Effort(**effort)
+        if product_of(board).tuner == "steps":
+            if where.is_several:
+                chosen = several_devices(self._setting, board, where.names, where.timeout)
+            else:
+                one = device_for_board(self._setting, board, **where.keywords)
+                chosen = (Candidate(one.name, lambda events: one),)
+            limits = Limits(asked.trials, asked.seconds)
+            return tune_c(request, chosen, limits, again=asked.again, events=events)
+        pool = pool_for(
+            board,
+            DeviceSelection(where.names, where.twin, where.every),
+            self.devices(),
+            where.timeout,
+            f"tuning {request.source.name}",
+            events,
+        )
+        if asked.trials is None and asked.seconds is None:
+            asked = replace(asked, trials=_DEFAULT_TRIALS)
+        return tune(request, pool, asked, events)
 
     def rollback(
         self,
@@ -335,5 +341,5 @@ class OnDevices(Building):
         from edgekit.verbs.rollback import rollback
 
         with self._setting.working():
-            device = self._remote(board, **where)
+            device = self.reached(board, **where)
             return rollback(device.version_keeper(), model, to=to, events=self._setting.events)

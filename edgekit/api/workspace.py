@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from edgekit.api.choice import (
@@ -34,14 +33,6 @@ class Workspace(OnDevices):
     project's. `events` is called with each event while a method works: a stage begins, advances or
     ends, a warning. `cancel` is a token with which another thread ends the work.
     """
-
-    def at_store(self, url: str | None) -> Workspace:
-        """Return a workspace of the same folder with another store; None keeps this one."""
-        if url is None:
-            return self
-        other = Workspace.__new__(Workspace)
-        other._setting = replace(self._setting, data=replace(self.data, store_url=url))
-        return other
 
     def recommend(
         self,

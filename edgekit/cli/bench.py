@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from edgekit.base.errors import UsageError
 from edgekit.base.wording import duration, milliseconds, size
+from edgekit.cli.bench_matrix import MatrixOptions, run_matrix
 from edgekit.cli.console import Console
-from edgekit.cli.device_options import (
-    device_for_bundle,
-    only,
-    several_devices_options,
-    several_for_bundle,
-)
-from edgekit.cli.input_options import (
-    choose_samples,
-    input_option,
-    nonfinite_option,
-    timeout_option,
-)
-from edgekit.cli.options import Command, bundle_argument, json_option, pass_console
+from edgekit.cli.device_options import several_devices_options
+from edgekit.cli.input_options import input_options
+from edgekit.cli.options import Command, bundle_argument, grouped, json_option, pass_console
+from edgekit.cli.several import Columns, on_several
 
 if TYPE_CHECKING:
-    from edgekit.base.events import Events
-    from edgekit.devices.base import BenchPlan
-    from edgekit.devices.device import Device
+    from edgekit.api.choice import DeviceChoice, DeviceKeywords
+    from edgekit.api.inputs import InputKeywords
+    from edgekit.api.keywords import BenchKeywords
+    from edgekit.api.workspace import Workspace
+    from edgekit.bundle.folder import Bundle
     from edgekit.devices.sensors.state import BoardState
     from edgekit.verbs.bench_report import BenchReport, BenchSummary, CountedSummary, Profile
 
@@ -48,131 +42,122 @@ class _BenchCommand(Command):
         return super().parse_args(ctx, words)
 
 
+def _bench_keywords(profiled: int | None, **given: Any) -> Any:
+    return {"profile": profiled or 0, **given}
+
+
+_bench_options = grouped(
+    "how",
+    _bench_keywords,
+    click.option(
+        "--runs",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Minimum number of runs.  [default: 30, or 10 with --seconds]",
+    ),
+    click.option(
+        "--seconds",
+        type=click.FloatRange(min=0),
+        metavar="S",
+        help="Minimum duration.  [default: 3, or 0 with --runs]",
+    ),
+    click.option(
+        "--warmup",
+        type=click.IntRange(min=0),
+        default=10,
+        show_default=True,
+        metavar="N",
+        help="Warm-up runs before the measured ones.",
+    ),
+    click.option(
+        "--threads",
+        type=click.IntRange(min=1, max=1024),
+        metavar="T",
+        help="Threads of the model.  [default: one per physical core]",
+    ),
+    click.option(
+        "--profile",
+        "profiled",
+        type=click.IntRange(1, _MOST_PROFILED),
+        is_flag=False,
+        flag_value=_PROFILED,
+        metavar="[N]",
+        help=f"Time each kernel in N further inferences.  [default: {_PROFILED}]",
+    ),
+)
+
+
+_matrix_options = grouped(
+    "matrix",
+    MatrixOptions,
+    click.option(
+        "--boards",
+        metavar="B[,B…]",
+        help="Take a MODEL instead of BUNDLE: build for these boards and measure on each.",
+    ),
+    click.option(
+        "--offload",
+        "offloads",
+        metavar="O[,O…]",
+        help="With --boards: auto, none, names such as NAME or NAME+NAME.  [default: auto]",
+    ),
+    click.option(
+        "--out",
+        "-o",
+        type=click.Path(file_okay=False, path_type=Path),
+        metavar="DIR",
+        help="With --boards: the folder for the reports.  [default: build/MODEL-matrix]",
+    ),
+    click.option(
+        "--again", is_flag=True, help="With --boards: measure again what is already done."
+    ),
+)
+
+
 @click.command("bench", cls=_BenchCommand)
 @bundle_argument
-@click.option(
-    "--runs",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Minimum number of runs.  [default: 30, or 10 with --seconds]",
-)
-@click.option(
-    "--seconds",
-    type=click.FloatRange(min=0),
-    metavar="S",
-    help="Minimum duration.  [default: 3, or 0 with --runs]",
-)
-@click.option(
-    "--warmup",
-    type=click.IntRange(min=0),
-    default=10,
-    show_default=True,
-    metavar="N",
-    help="Warm-up runs before the measured ones.",
-)
-@click.option(
-    "--threads",
-    type=click.IntRange(min=1, max=1024),
-    metavar="T",
-    help="Threads of the model.  [default: one per physical core]",
-)
-@click.option(
-    "--profile",
-    "profiled",
-    type=click.IntRange(1, _MOST_PROFILED),
-    is_flag=False,
-    flag_value=_PROFILED,
-    metavar="[N]",
-    help=f"Time each kernel in N further inferences.  [default: {_PROFILED}]",
-)
-@click.option(
-    "--boards",
-    metavar="B[,B…]",
-    help="Take a MODEL instead of BUNDLE: build for these boards and measure on each.",
-)
-@click.option(
-    "--offload",
-    "offloads",
-    metavar="O[,O…]",
-    help="With --boards: auto, none, names such as NAME or NAME+NAME.  [default: auto]",
-)
-@click.option(
-    "--out",
-    "-o",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
-    help="With --boards: the folder for the reports.  [default: build/MODEL-matrix]",
-)
-@click.option("--again", is_flag=True, help="With --boards: measure again what is already done.")
-@input_option
-@nonfinite_option
+@_bench_options
+@_matrix_options
+@input_options
 @several_devices_options
-@timeout_option
 @json_option
 @pass_console
 def command(
     console: Console,
     bundle: Path,
-    runs: int | None,
-    seconds: float | None,
-    warmup: int,
-    threads: int | None,
-    profiled: int | None,
-    boards: str | None,
-    offloads: str | None,
-    out: Path | None,
-    again: bool,
-    input_texts: tuple[str, ...],
-    allow_nonfinite: bool,
-    device_names: tuple[str, ...] | None,
-    every: bool,
-    twin: bool,
-    timeout: float,
+    how: BenchKeywords,
+    matrix: MatrixOptions,
+    given: InputKeywords,
+    where: DeviceChoice,
 ) -> None:
     """Measure latency, throughput and memory of BUNDLE on a device of its board.
 
     With --boards, measure a model on several boards and with several offloads. The reports are
     Markdown, CSV, JSON and HTML. An interrupted matrix resumes where it stopped.
     """
-    if boards is not None:
-        from edgekit.cli.bench_matrix import run_matrix
+    from edgekit.api.device import bench_plan
 
-        if input_texts or device_names or every:
+    if matrix.boards is not None:
+        if given["inputs"] or where.names or where.every:
             raise UsageError(
                 "a matrix runs the reference input on each board's own device",
                 hint="leave out --input, --device and --all, or leave out --boards",
             )
-        plan = _plan(runs, seconds, warmup, threads, profiled)
-        run_matrix(console, bundle, boards, offloads, out, plan, twin, again, timeout)
+        run_matrix(console, bundle, matrix, bench_plan(how), where)
         return
-    if offloads is not None or out is not None or again:
+    if matrix.offloads is not None or matrix.out is not None or matrix.again:
         raise UsageError(
             "--offload, --out and --again are for a matrix", hint="add --boards, or leave them out"
         )
-    from edgekit.bundle.folder import open_bundle
-    from edgekit.verbs.bench import bench
 
-    opened = open_bundle(bundle)
-    chosen = choose_samples(opened, input_texts, allow_nonfinite)
-    if chosen.count > 1:
-        raise UsageError(
-            f"{chosen.count} samples were given, and a benchmark repeats one",
-            hint="give every input one file",
-        )
-    inputs = next(chosen.samples).inputs if chosen.samples is not None else None
-    plan = _plan(runs, seconds, warmup, threads, profiled)
+    def work(ws: Workspace, opened: Bundle, on: DeviceKeywords) -> BenchReport:
+        return ws.bench(opened, **given, **on, **how)
 
-    def work(device: Device, events: Events) -> BenchReport:
-        return bench(opened, device, plan, events, inputs=inputs, purpose="bench")
-
-    several = several_for_bundle(console, opened, device_names, every, twin, timeout)
-    if several is not None:
-        from edgekit.cli.several import Columns, on_several
-
-        on_several(console, opened, several, work, Columns(_COLUMNS, _cells, "measured"))
+    if where.is_several:
+        on_several(console, bundle, where, given, work, Columns(_COLUMNS, _cells, "measured"))
         return
-    device = device_for_bundle(console, opened, only(device_names), twin, timeout)
-    report = work(device, console.events)
+    ws = console.workspace
+    report = work(ws, ws.setting.bundle(bundle), where.keywords)
 
     def render() -> None:
         render_bench(console, report)
@@ -192,18 +177,6 @@ def _cells(report: BenchReport) -> list[object]:
         None if report.load is None else duration(report.load),
         None if report.memory.model_peak is None else size(report.memory.model_peak),
     ]
-
-
-def _plan(
-    runs: int | None,
-    seconds: float | None,
-    warmup: int,
-    threads: int | None,
-    profiled: int | None,
-) -> BenchPlan:
-    from edgekit.verbs.bench import plan_bench
-
-    return plan_bench(runs, seconds, warmup, threads, profiled or 0)
 
 
 def render_bench(console: Console, report: BenchSummary) -> None:

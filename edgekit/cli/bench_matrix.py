@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgekit.base.errors import DevicesFailedError
 from edgekit.cli.console import Console
-from edgekit.cli.device_options import device_for_board
 
 if TYPE_CHECKING:
+    from edgekit.api.choice import DeviceChoice
     from edgekit.base.events import Events
     from edgekit.devices.base import BenchPlan
     from edgekit.devices.device import Device
@@ -17,34 +18,39 @@ if TYPE_CHECKING:
     from edgekit.verbs.matrix_report import Matrix
 
 
+@dataclass(frozen=True)
+class MatrixOptions:
+    """The options of a matrix; `boards` None measures one bundle."""
+
+    boards: str | None
+    offloads: str | None
+    out: Path | None
+    again: bool
+
+
 def run_matrix(
-    console: Console,
-    model: Path,
-    boards: str,
-    offloads: str | None,
-    out: Path | None,
-    plan: BenchPlan,
-    twin: bool,
-    again: bool,
-    timeout: float,
+    console: Console, model: Path, chosen: MatrixOptions, plan: BenchPlan, where: DeviceChoice
 ) -> None:
+    from edgekit.api.choice import device_for_board
     from edgekit.verbs.matrix import measure_matrix
 
-    source = console.workspace.model(model, {}, {}, only_to_show=True)
+    setting = console.workspace.setting
+    source = setting.data.model(model, {}, {}, only_to_show=True)
 
     def reach(board: Board, events: Events) -> Device:
-        return device_for_board(console, board, None, twin and not board.is_host, timeout)
+        twin = where.twin and not board.is_host
+        return device_for_board(setting, board, twin=twin, timeout=where.timeout)
 
     matrix = measure_matrix(
-        console.workspace,
+        setting.data,
         source,
-        _words(boards),
-        _words(offloads or "auto"),
-        out or Path("build") / f"{source.name}-matrix",
+        _words(chosen.boards or ""),
+        _words(chosen.offloads or "auto"),
+        chosen.out or Path("build") / f"{source.name}-matrix",
         plan,
         reach=reach,
-        twin=twin,
-        again=again,
+        twin=where.twin,
+        again=chosen.again,
         events=console.events,
     )
     console.report(matrix, lambda: _render(console, matrix))

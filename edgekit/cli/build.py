@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from edgekit.aot.packages.formats import CODE_FORMATS, CodeFormat
-from edgekit.base.errors import UsageError
 from edgekit.base.wording import duration, size
 from edgekit.bundle.manifest_oracle import oracle_in_words
 from edgekit.bundle.manifest_vectors import vectors_in_words
 from edgekit.cli.console import Console
-from edgekit.cli.device_options import device_for_board, device_options
-from edgekit.cli.input_options import timeout_option
+from edgekit.cli.device_options import device_options_with_timeout
 from edgekit.cli.options import (
     Command,
     json_option,
@@ -25,10 +22,11 @@ from edgekit.cli.options import (
     pass_console,
     to_be_built,
 )
-from edgekit.cli.tune_options import check_can_be_tuned, check_quick_tune, quick_tune_options, tuned
+from edgekit.cli.tune_options import check_quick_tune, quick_tune_options
 
 if TYPE_CHECKING:
-    from edgekit.building.choose import BuildOptions
+    from edgekit.api.choice import DeviceKeywords
+    from edgekit.api.keywords import BuildKeywords, TuneKeywords
     from edgekit.building.request import BuildResult
 
 
@@ -71,13 +69,13 @@ if TYPE_CHECKING:
 )
 @no_cache_option
 @quick_tune_options
-@device_options
-@timeout_option
+@device_options_with_timeout
 @json_option
 @pass_console
 def command(
     console: Console,
-    options: BuildOptions,
+    model: Path | None,
+    how: BuildKeywords,
     out: Path | None,
     archive: bool,
     seed: int,
@@ -87,40 +85,23 @@ def command(
     code_format: CodeFormat | None,
     with_memory_map: bool,
     no_cache: bool,
-    tune_seconds: float | None,
-    tune_again: bool,
-    device_name: str | None,
-    twin: bool,
-    timeout: float,
+    search: TuneKeywords,
+    where: DeviceKeywords,
 ) -> None:
     """Compile MODEL for a board into a bundle: library, manifest, reference vectors. No device is
     used, except with --quick-tune."""
-    from edgekit.building.build import build, default_destination
-    from edgekit.building.choose import make_request
-
-    check_quick_tune(tune_seconds, tune_again or twin or device_name is not None)
-    options = replace(
-        options, seed=seed, prefix=prefix, code_format=code_format, verified=not no_verify
-    )
-    request = make_request(console.workspace, options, console.events)
-    if no_verify and request.verified:
-        raise UsageError(
-            f"--no-verify is not for {request.board.name}: a model in C carries a test of its own, "
-            "which needs expected outputs",
-            hint="leave --no-verify out, or choose a Linux board",
-        )
-    if tune_seconds is not None:
-        check_can_be_tuned(request.board)
-        device = device_for_board(console, request.board, device_name, twin, timeout)
-        request = tuned(console, request, device, tune_seconds, tune_again)
-    result = build(
-        request,
-        out or default_destination(request),
+    check_quick_tune(search, bool(where["twin"] or where["device"]))
+    how |= {"seed": seed, "prefix": prefix, "format": code_format, "verify": not no_verify}
+    result = console.workspace.build_result(
+        model,
+        out,
         archive=archive,
         dump_ir=dump_ir,
         use_cache=not no_cache,
-        with_memory_map=with_memory_map,
-        events=console.events,
+        memory_map=with_memory_map,
+        **search,
+        **how,
+        **where,
     )
     console.report(result, lambda: _render(console, result))
 

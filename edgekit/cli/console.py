@@ -24,7 +24,7 @@ from edgekit.cli.progress import LiveProgress, PlainProgress, Progress, QuietPro
 from edgekit.cli.table import GAP, Table
 
 if TYPE_CHECKING:
-    from edgekit.project.workspace import WorkspaceData
+    from edgekit.api.workspace import Workspace
 
 _BOLD, _RED, _CYAN, _RESET = "\x1b[1m", "\x1b[1;31m", "\x1b[36m", "\x1b[0m"
 
@@ -60,11 +60,11 @@ class Console:
         self.events = Events(self._show)
 
     @cached_property
-    def workspace(self) -> WorkspaceData:
+    def workspace(self) -> Workspace:
         """The workspace of this run: the current folder's."""
-        from edgekit.project.workspace import open_workspace
+        from edgekit.api.workspace import Workspace
 
-        return open_workspace()
+        return Workspace("", events=self.events)
 
     def report(self, document: object, render: Callable[[], None]) -> None:
         """Print a command's result: the document with --json, otherwise what `render` prints."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,12 +12,7 @@ from edgekit.base.wording import duration, milliseconds, size
 from edgekit.bundle.manifest_oracle import NOTHING_PROVEN
 from edgekit.cli.bench import render_bench
 from edgekit.cli.console import Console
-from edgekit.cli.device_options import (
-    device_for_board,
-    several_devices,
-    several_devices_options,
-)
-from edgekit.cli.input_options import timeout_option
+from edgekit.cli.device_options import several_devices_options
 from edgekit.cli.options import (
     Command,
     json_option,
@@ -27,12 +21,13 @@ from edgekit.cli.options import (
     pass_console,
     to_be_built,
 )
-from edgekit.cli.tune_options import check_can_be_tuned, check_quick_tune, quick_tune_options, tuned
+from edgekit.cli.tune_options import check_quick_tune, quick_tune_options
 from edgekit.cli.verify import tolerance_options, vectors_in_words
-from edgekit.project.file import MOST_KEPT, choose_keep
+from edgekit.project.file import MOST_KEPT
 
 if TYPE_CHECKING:
-    from edgekit.building.choose import BuildOptions
+    from edgekit.api.choice import DeviceChoice
+    from edgekit.api.keywords import BuildKeywords, ToleranceKeywords, TuneKeywords
     from edgekit.building.request import BuildResult
     from edgekit.devices.base import Installed
     from edgekit.verbs.bench_report import BenchSummary
@@ -60,68 +55,58 @@ if TYPE_CHECKING:
     help="Versions of the model to keep on the device.  [default: 3, or the project's]",
 )
 @tolerance_options
-@timeout_option
 @json_option
 @pass_console
 def command(
     console: Console,
-    options: BuildOptions,
-    device_names: tuple[str, ...] | None,
-    every: bool,
-    twin: bool,
+    model: Path | None,
+    how: BuildKeywords,
+    where: DeviceChoice,
     out: Path | None,
     no_cache: bool,
-    tune_seconds: float | None,
-    tune_again: bool,
+    search: TuneKeywords,
     no_verify: bool,
     no_bench: bool,
     keep: int | None,
-    rtol: float | None,
-    atol: float | None,
-    steps: int | None,
-    timeout: float,
+    tolerance: ToleranceKeywords,
 ) -> None:
     """Build MODEL, run it on the device, compare with the oracle, and measure."""
-    from edgekit.building.build import default_destination
-    from edgekit.building.choose import make_request
-    from edgekit.models.model import check_inputs
-    from edgekit.twin.machine import is_running
-    from edgekit.verbs.deploy import SHORT_BENCH, DeployPlan, deploy, deploy_to_each
     from edgekit.verbs.fleet import raise_if_any_failed
-    from edgekit.verbs.verify import Widening
 
-    check_quick_tune(tune_seconds, tune_again)
-    options = replace(options, verified=not no_verify)
-    request = make_request(console.workspace, options, console.events, twin=twin)
-    if tune_seconds is not None:
-        check_can_be_tuned(request.board)
-    plan = DeployPlan(
-        verify=not no_verify,
-        widening=Widening(rtol, atol, steps),
-        bench=None if no_bench else SHORT_BENCH,
-        keep=choose_keep(console.workspace.project, keep),
-    )
-    place, use_cache, events = out or default_destination(request), not no_cache, console.events
-    several = several_devices(console, request.board, device_names, every, twin, timeout)
-    if several is not None:
-        if tune_seconds is not None:
+    check_quick_tune(search)
+    how["verify"] = not no_verify
+    ws, use_cache, bench = console.workspace, not no_cache, not no_bench
+    if where.is_several:
+        if search["tune"] is not None:
             raise UsageError(
                 "--quick-tune measures on one device, and several are named",
                 hint="tune on one first: edgekit build --quick-tune 60s --device NAME",
             )
-        fleet = deploy_to_each(
-            request, several, place, plan=plan, use_cache=use_cache, events=events
+        fleet = ws.fleet(
+            model,
+            where.names,
+            out,
+            bench=bench,
+            keep=keep,
+            use_cache=use_cache,
+            timeout=where.timeout,
+            tolerance=tolerance,
+            **how,
         )
         console.report(fleet, lambda: _render_fleet(console, fleet))
         raise_if_any_failed(fleet.devices)
         return
-    name = device_names[0] if device_names else None
-    if twin and not is_running(name or request.board.name):
-        check_inputs(request.source)  # a twin is not started for nothing
-    device = device_for_board(console, request.board, name, twin, timeout)
-    if tune_seconds is not None:
-        request = tuned(console, request, device, tune_seconds, tune_again)
-    report = deploy(request, device, place, plan=plan, use_cache=use_cache, events=events)
+    report = ws.deploy(
+        model,
+        out,
+        bench=bench,
+        keep=keep,
+        use_cache=use_cache,
+        tolerance=tolerance,
+        **search,
+        **how,
+        **where.keywords,
+    )
     console.report(report, lambda: _render(console, report))
 
 

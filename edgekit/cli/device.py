@@ -140,7 +140,7 @@ def add_command(
         raise UsageError(
             "no board is given", hint="add --board NAME; `edgekit boards` lists all boards"
         )
-    board = console.workspace.board(board_name)
+    board = console.workspace.data.board(board_name)
     if place is not None and (target or port or via or probe or proxy or directory):
         raise UsageError(
             "--labgrid cannot be combined with another address of the device",
@@ -233,7 +233,7 @@ def list_command(console: Console) -> None:
             known.entry.is_twin,
             known.origin,
         )
-        for known in known_devices(console.workspace.shown_project).values()
+        for known in known_devices(console.workspace.data.shown_project).values()
     ]
 
     def render() -> None:
@@ -279,7 +279,7 @@ def remove_command(console: Console, name: str) -> None:
     """Forget a device. Nothing changes on the device itself."""
     from edgekit.devices.registry import forget_device
 
-    path = forget_device(name, console.workspace.shown_project)
+    path = forget_device(name, console.workspace.data.shown_project)
     removed = RemovedDevice(name, path)
     console.report(removed, lambda: console.print(f"{name} is not known any more"))
 
@@ -324,8 +324,8 @@ def _known(console: Console, name: str) -> Device:
     from edgekit.devices.choice import device_for
     from edgekit.devices.registry import find_device, known_devices
 
-    entry = find_device(name, known_devices(console.workspace.project)).entry
-    board = console.workspace.board(entry.board)
+    entry = find_device(name, known_devices(console.workspace.data.project)).entry
+    board = console.workspace.data.board(entry.board)
     return device_for(board, name, {name: entry}, events=console.events)
 
 

@@ -26,7 +26,7 @@ def command(console: Console, board_name: str | None) -> None:
     """
     from edgekit.advice.doctor import examine
 
-    workspace = console.workspace
+    workspace = console.workspace.data
     project = workspace.shown_project
     name = board_name or (project.board if project else None) or "local"
     report = examine(workspace.board(name), console.events)

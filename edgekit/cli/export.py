@@ -40,7 +40,7 @@ def command(console: Console, bundle: Path, out: Path | None, archive: bool) -> 
         opened,
         out or default_destination(opened),
         archive=archive,
-        folder=console.workspace.folder,
+        folder=console.workspace.data.folder,
         events=console.events,
     )
     console.report(result, lambda: _render(console, result))

@@ -50,7 +50,7 @@ def up_command(console: Console, names: tuple[str, ...], port: int) -> None:
     from edgekit.farm.plan import plan_farm
     from edgekit.farm.run import run_farm
 
-    plan = plan_farm(console.workspace.project, names, port)
+    plan = plan_farm(console.workspace.data.project, names, port)
 
     def started(status: FarmStatus) -> None:
         count = len(status.devices)
@@ -245,7 +245,7 @@ def web_command(console: Console, port: int, url: str | None, new_token: bool) -
     def started(serving: WebServing) -> None:
         console.report(serving, lambda: _render_web(console, serving))
 
-    store = choose_store(console.workspace.project, url)
+    store = choose_store(console.workspace.data.project, url)
     serve_web(port, store, new_token=new_token, started=started, events=console.events)
 
 
@@ -264,7 +264,7 @@ def install_command(console: Console, names: tuple[str, ...], web: bool, host: s
     if host is not None:
         done = install_on(host, names, web=web)
     else:
-        done = install(console.workspace.project, names, web=web)
+        done = install(console.workspace.data.project, names, web=web)
 
     def render() -> None:
         if host is not None:

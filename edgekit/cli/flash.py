@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from edgekit.base.wording import duration, size
 from edgekit.cli.console import Console
-from edgekit.cli.device_options import device_for_bundle, device_options
+from edgekit.cli.device_options import device_options
 from edgekit.cli.options import Command, bundle_argument, json_option, pass_console
+
+if TYPE_CHECKING:
+    from edgekit.api.choice import DeviceKeywords
 
 
 @click.command("flash", cls=Command)
@@ -18,17 +22,15 @@ from edgekit.cli.options import Command, bundle_argument, json_option, pass_cons
 @click.option("--again", is_flag=True, help="Write it even if the device has it already.")
 @json_option
 @pass_console
-def command(
-    console: Console, bundle: Path, device_name: str | None, twin: bool, again: bool
-) -> None:
+def command(console: Console, bundle: Path, where: DeviceKeywords, again: bool) -> None:
     """Write the firmware of BUNDLE to a microcontroller and verify that it runs."""
-    from edgekit.bundle.folder import open_bundle
-    from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS
+    from edgekit.api.choice import device_for_bundle
     from edgekit.verbs.flashing import check_microcontroller, flash
 
-    opened = open_bundle(bundle)
+    setting = console.workspace.setting
+    opened = setting.bundle(bundle)
     check_microcontroller(opened.manifest.board)
-    device = device_for_bundle(console, opened, device_name, twin, DEFAULT_TIMEOUT_SECONDS)
+    device = device_for_bundle(setting, opened, **where)
     report = flash(opened, device, console.events, again=again)
 
     def render() -> None:

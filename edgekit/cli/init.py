@@ -32,7 +32,7 @@ def command(console: Console, model: Path | None, board_name: str | None, force:
     """
     from edgekit.project.file import init_project
 
-    project = init_project(console.workspace.folder, model, board_name, force=force)
+    project = init_project(console.workspace.data.folder, model, board_name, force=force)
 
     def render() -> None:
         console.print(f"wrote {project.path.name}")

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-if TYPE_CHECKING:
-    from edgekit.bundle.folder import Bundle
-    from edgekit.bundle.samples import Sample
-
-Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+from edgekit.cli.options import Decorator, grouped
 
 input_option: Decorator = click.option(
     "--input",
@@ -40,24 +34,9 @@ timeout_option: Decorator = click.option(
 """An option that adds `timeout: float`."""
 
 
-@dataclass(frozen=True)
-class ChosenSamples:
-    count: int
-    samples: Iterator[Sample] | None
-    """The samples; None for the bundle's own reference input."""
+def _input_keywords(input_texts: tuple[str, ...], allow_nonfinite: bool) -> Any:
+    return {"inputs": input_texts or None, "allow_nonfinite": allow_nonfinite}
 
 
-def choose_samples(
-    bundle: Bundle, input_texts: tuple[str, ...], allow_nonfinite: bool
-) -> ChosenSamples:
-    """Return the user's files as samples, or the reference input if none are given."""
-    if not input_texts:
-        return ChosenSamples(1, None)
-    from edgekit.bundle.samples import count_samples, iterate_samples, parse_input_argument
-
-    files = [parse_input_argument(text) for text in input_texts]
-    entries = bundle.manifest.inputs
-    return ChosenSamples(
-        count_samples(files, entries),
-        iterate_samples(files, entries, allow_nonfinite=allow_nonfinite),
-    )
+input_options = grouped("given", _input_keywords, input_option, nonfinite_option)
+"""Options that add `given`: the inputs and whether they may hold NaN."""

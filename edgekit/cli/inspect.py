@@ -46,7 +46,6 @@ def command(
     "buildable" of --json. Peak activations are the most bytes of tensors that are alive at the
     same time, without weights.
     """
-    from edgekit.advice.summary import summarise
     from edgekit.bundle.folder import looks_like_a_bundle
     from edgekit.cli.show_bundle import show_bundle
 
@@ -58,8 +57,7 @@ def command(
             )
         show_bundle(console, model)
         return
-    source = console.workspace.model(model, shapes, constants, only_to_show=True)
-    summary = summarise(source, console.events)
+    summary = console.workspace.inspect(model, shapes=shapes, constants=constants)
     console.report(summary, lambda: _render(console, summary))
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from edgekit.base.wording import duration
 from edgekit.cli.console import Console
-from edgekit.cli.device_options import remote_device, remote_device_options
+from edgekit.cli.device_options import remote_device_options
 from edgekit.cli.options import Command, json_option, pass_console
 
 if TYPE_CHECKING:
@@ -45,14 +45,12 @@ class LogReport:
 @pass_console
 def command(
     console: Console,
-    device_name: str | None,
-    board_name: str | None,
-    twin: bool,
+    where: Any,
     lines: int,
     follow: bool,
 ) -> None:
     """Show what happened on a device: deployments, rollbacks, runs and how they ended."""
-    device = remote_device(console, device_name, board_name, twin).log_keeper()
+    device = console.workspace.reached(**where).log_keeper()
     if follow:
         device.read_log(lines, follow=lambda entry: _show(console, entry))
         return

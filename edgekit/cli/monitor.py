@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from edgekit.cli.console import Console
-from edgekit.cli.device_options import device_for_board, remote_device_options
+from edgekit.cli.device_options import remote_device_options
 from edgekit.cli.options import Command, pass_console
 
 
@@ -21,23 +23,21 @@ from edgekit.cli.options import Command, pass_console
 @pass_console
 def command(
     console: Console,
-    device_name: str | None,
-    board_name: str | None,
-    twin: bool,
+    where: dict[str, Any],
     listen: bool,
     seconds: float | None,
 ) -> None:
     """Show lines of text and frames as they arrive, until Ctrl-C."""
-    from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS
+    from edgekit.api.choice import device_for_board
     from edgekit.devices.registry import find_device, known_devices
     from edgekit.devices.serial.monitor import watch
     from edgekit.verbs.flashing import check_microcontroller
 
-    workspace = console.workspace
-    if board_name is None and device_name is not None:
-        board_name = find_device(device_name, known_devices(workspace.project)).entry.board
-    board = workspace.board(board_name)
+    ws, name, board_name = console.workspace, where["device"], where["board"]
+    if board_name is None and name is not None:
+        board_name = find_device(name, known_devices(ws.data.project)).entry.board
+    board = ws.data.board(board_name)
     check_microcontroller(board)
-    device = device_for_board(console, board, device_name, twin, DEFAULT_TIMEOUT_SECONDS)
+    device = device_for_board(ws.setting, board, name, twin=where["twin"])
     for seen in watch(device.line(), ask=not listen, seconds=seconds):
         console.print(seen.words if seen.what == "text" else f"[{seen.what}] {seen.words}")

@@ -22,7 +22,6 @@ from edgekit.models.model import MODEL_SUFFIXES
 
 if TYPE_CHECKING:
     from edgekit.base.arrays import Array
-    from edgekit.building.choose import BuildOptions
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -434,18 +433,13 @@ def _with_options(function: Callable[..., Any], options: Sequence[Decorator]) ->
     return function
 
 
-def _build_options(
-    board_name: str | None, toolchain_name: str | None, **given: Any
-) -> BuildOptions:
-    from edgekit.building.choose import BuildOptions
-
-    return BuildOptions(board=board_name, toolchain=toolchain_name, **given)
+def _build_keywords(board_name: str | None, toolchain_name: str | None, **given: Any) -> Any:
+    return {"board": board_name, "toolchain": toolchain_name, **given}
 
 
-to_be_built = grouped(
-    "options",
-    _build_options,
-    model_argument,
+_build_keyword_options = grouped(
+    "how",
+    _build_keywords,
     board_option,
     toolchain_option,
     offload_option,
@@ -453,7 +447,11 @@ to_be_built = grouped(
     shape_option,
     constant_option,
 )
-"""Options that add `options: BuildOptions`, which decide a build."""
+
+
+def to_be_built(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `model: Path | None`, and `how: BuildKeywords`, which decide a build."""
+    return model_argument(_build_keyword_options(function))
 
 
 out_option: Decorator = click.option(

@@ -10,8 +10,7 @@ import click
 from edgekit.base.errors import UsageError
 from edgekit.base.wording import amount, duration, size
 from edgekit.cli.console import Console
-from edgekit.cli.device_options import device_for_board, device_options
-from edgekit.cli.input_options import timeout_option
+from edgekit.cli.device_options import device_options_with_timeout
 from edgekit.cli.options import (
     Command,
     json_option,
@@ -20,8 +19,9 @@ from edgekit.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from edgekit.api.choice import DeviceKeywords
+    from edgekit.api.keywords import BuildKeywords
     from edgekit.backends.report import Coverage, PartitionReport, RegionSummary
-    from edgekit.building.choose import BuildOptions
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -34,8 +34,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     help="First time each region on a device both ways; later builds use the result.",
 )
 @click.option("--again", is_flag=True, help="Measure again what was measured before.")
-@device_options
-@timeout_option
+@device_options_with_timeout
 @click.option("--svg", type=_FILE, metavar="FILE", help="Draw the graph, coloured by backend.")
 @click.option(
     "--html", type=_FILE, metavar="FILE", help="Write the drawing as a page with every reason."
@@ -51,12 +50,11 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @pass_console
 def command(
     console: Console,
-    options: BuildOptions,
+    model: Path | None,
+    how: BuildKeywords,
     measure: bool,
     again: bool,
-    device_name: str | None,
-    twin: bool,
-    timeout: float,
+    where: DeviceKeywords,
     svg: Path | None,
     html: Path | None,
     export: Path | None,
@@ -68,21 +66,14 @@ def command(
     faster, or if it is unmeasured and too small to pay for entering it. With --twin, measurements
     on emulated boards count too.
     """
-    from edgekit.building.choose import make_request
-    from edgekit.building.partition import draw, export_regions, partition
+    from edgekit.building.partition import draw, export_regions
 
-    if not measure and (device_name is not None or again):
+    if not measure and (where["device"] is not None or again):
         raise UsageError(
             "--device and --again are for --measure",
             hint="add --measure, or leave them out",
         )
-    request = make_request(console.workspace, options, console.events, twin=twin)
-    if measure:
-        from edgekit.tuning.regions import measure_regions
-
-        device = device_for_board(console, request.board, device_name, twin, timeout)
-        request = measure_regions(request, device, console.events, again=again)
-    found = partition(request, console.events)
+    found = console.workspace.partitioned(model, measure=measure, again=again, **how, **where)
     draw(found, svg, html)
     if export is not None:
         for path in export_regions(found.regions, export):

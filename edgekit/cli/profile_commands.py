@@ -81,7 +81,7 @@ def profile_group(view: ProfileView[T]) -> click.Group:
     @pass_console
     def group(console: Console) -> None:
         if click.get_current_context().invoked_subcommand is None:
-            folder = console.workspace.folder
+            folder = console.workspace.data.folder
             entries = list_profiles(view.kind, view.parse(folder), folder)
             console.report(entries, lambda: _render_list(console, view, entries))
 
@@ -90,7 +90,7 @@ def profile_group(view: ProfileView[T]) -> click.Group:
     @json_option
     @pass_console
     def show(console: Console, name: str) -> None:
-        folder = console.workspace.folder
+        folder = console.workspace.data.folder
         path = find_profile(view.kind, name, folder)
         profile = read_profile(path, view.kind, view.parse(folder))
         shown = ShownProfile(profile, shadowed_profiles(view.kind, path, folder))
@@ -112,7 +112,7 @@ def profile_group(view: ProfileView[T]) -> click.Group:
     @json_option
     @pass_console
     def new(console: Console, name: str, like: str, output: Path | None, force: bool) -> None:
-        folder = console.workspace.folder
+        folder = console.workspace.data.folder
         source = find_profile(view.kind, like, folder)
         load_profile(source, view.kind, view.parse(folder))
         path = copy_profile(view.kind, source, name, output, force=force)
@@ -125,7 +125,7 @@ def profile_group(view: ProfileView[T]) -> click.Group:
     @json_option
     @pass_console
     def check(console: Console, file: Path) -> None:
-        problems = view.check(file, console.workspace.folder)
+        problems = view.check(file, console.workspace.data.folder)
         checked = CheckedProfile(file, not problems, problems)
         if problems and not console.as_json:
             raise profile_error(file, view.kind, problems)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,6 +14,7 @@ from edgekit.cli.console import Console
 from edgekit.cli.options import (
     BOARD,
     Command,
+    grouped,
     json_option,
     model_argument,
     pass_console,
@@ -22,10 +23,45 @@ from edgekit.cli.options import (
 
 if TYPE_CHECKING:
     from edgekit.verbs.quantization.loss import LayerLoss, OutputLoss
-    from edgekit.verbs.quantization.quantiser import Ends, Method
     from edgekit.verbs.quantize import QuantizeReport
 
 _SHOWN = 10
+
+
+_settings_options = grouped(
+    "settings",
+    dict,
+    click.option(
+        "--per-channel/--per-tensor",
+        default=True,
+        show_default=True,
+        help="Use one weight scale per output channel, or one per tensor.",
+    ),
+    click.option(
+        "--method",
+        type=click.Choice(("minmax", "entropy", "percentile")),
+        default="minmax",
+        show_default=True,
+        help="How to compute ranges from the samples.",
+    ),
+    click.option(
+        "--ends",
+        type=click.Choice(("float", "int8")),
+        default="float",
+        show_default=True,
+        help="The type of inputs and outputs.",
+    ),
+    click.option(
+        "--symmetric/--asymmetric",
+        default=None,
+        help="Center activations on zero, as some libraries require.  "
+        "[default: as the board requires]",
+    ),
+    click.option(
+        "--exclude", multiple=True, metavar="NODE", help="Keep this node in float. May be repeated."
+    ),
+)
+"""Options that add `settings: dict`, keywords of `Workspace.quantize`."""
 
 
 @click.command("quantize", cls=Command)
@@ -45,40 +81,13 @@ _SHOWN = 10
     metavar="FILE",
     help="The file to write.  [default: MODEL-int8.onnx]",
 )
-@click.option(
-    "--per-channel/--per-tensor",
-    default=True,
-    show_default=True,
-    help="Use one weight scale per output channel, or one per tensor.",
-)
-@click.option(
-    "--method",
-    type=click.Choice(("minmax", "entropy", "percentile")),
-    default="minmax",
-    show_default=True,
-    help="How to compute ranges from the samples.",
-)
-@click.option(
-    "--ends",
-    type=click.Choice(("float", "int8")),
-    default="float",
-    show_default=True,
-    help="The type of inputs and outputs.",
-)
+@_settings_options
 @click.option(
     "--board",
     "-b",
     type=BOARD,
     metavar="NAME",
     help="Quantize as the libraries for this board require.",
-)
-@click.option(
-    "--symmetric/--asymmetric",
-    default=None,
-    help="Center activations on zero, as some libraries require.  [default: as the board requires]",
-)
-@click.option(
-    "--exclude", multiple=True, metavar="NODE", help="Keep this node in float. May be repeated."
 )
 @click.option(
     "--labels",
@@ -102,12 +111,8 @@ def command(
     model: Path | None,
     calibration: tuple[str, ...],
     out: Path | None,
-    per_channel: bool,
-    method: str,
-    ends: str,
+    settings: dict[str, Any],
     board: str | None,
-    symmetric: bool | None,
-    exclude: tuple[str, ...],
     labels: Path | None,
     random: int | None,
     accept_noise: bool,
@@ -118,29 +123,16 @@ def command(
     onnxruntime measures the cost on the samples: how far the outputs are from the float model's,
     and which layers lose most.
     """
-    from edgekit.bundle.samples import parse_input_argument
-    from edgekit.project.file import choose_preprocess
-    from edgekit.verbs.quantize import QuantizeRequest, check_quantiser, quantize, wants_symmetric
-
-    workspace = console.workspace
-    source = workspace.model(model, shapes, {}, only_to_show=True)
-    check_quantiser(source)
-    if symmetric is None:
-        symmetric = board is not None and wants_symmetric(workspace.board(board))
-    from edgekit.verbs.quantization.quantiser import Settings
-
-    report = quantize(
-        QuantizeRequest(
-            source,
-            out or source.path.with_name(f"{source.name}-int8.onnx"),
-            Settings(per_channel, cast("Method", method), cast("Ends", ends), exclude, symmetric),
-            tuple(parse_input_argument(text) for text in calibration),
-            random or 0,
-            accept_noise,
-            labels,
-            choose_preprocess(workspace.shown_project, source),
-        ),
-        console.events,
+    report = console.workspace.quantize(
+        model,
+        calibration,
+        out,
+        board=board,
+        random=random or 0,
+        accept_noise=accept_noise,
+        labels=labels,
+        shapes=shapes,
+        **settings,
     )
     console.report(report, lambda: _render(console, report))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,6 @@ import click
 
 from edgekit.base.wording import amount, size
 from edgekit.cli.console import Console
-from edgekit.cli.device_options import device_for_board
 from edgekit.cli.input_options import timeout_option
 from edgekit.cli.options import (
     BOARD,
@@ -27,10 +25,8 @@ from edgekit.cli.tune_options import check_quick_tune, quick_tune_options
 
 if TYPE_CHECKING:
     from edgekit.advice.words import Advice, Option, Recommendation
+    from edgekit.api.keywords import TuneKeywords
     from edgekit.base.arrays import Array
-    from edgekit.base.events import Events
-    from edgekit.devices.device import Device
-    from edgekit.profiles.board import Board
 
 
 _WIDTH = 100
@@ -63,8 +59,7 @@ def command(
     boards: tuple[str, ...],
     measure: bool,
     twin: bool,
-    tune_seconds: float | None,
-    tune_again: bool,
+    search: TuneKeywords,
     url: str | None,
     shapes: Mapping[str, tuple[int, ...]],
     constants: Mapping[str, Array],
@@ -74,33 +69,25 @@ def command(
 
     Without --measure, decide by library support, memory and earlier measurements.
     """
-    from edgekit.advice.recommend import Measuring, recommend
     from edgekit.advice.words import Search
     from edgekit.base.errors import UsageError
 
+    seconds = search["tune"]
     if not measure:
-        for given, option in ((twin, "--twin"), (tune_seconds is not None, "--quick-tune")):
+        for given, option in ((twin, "--twin"), (seconds is not None, "--quick-tune")):
             if given:
                 hint = f"add --measure, or leave {option} out"
                 raise UsageError(f"{option} is for --measure", hint=hint)
-    check_quick_tune(tune_seconds, tune_again)
-    workspace = replace(console.workspace, store_url=url)
-    project, source = workspace.project, workspace.model(model, shapes, constants)
-    if not boards and project is not None and project.board is not None:
-        boards = (project.board,)
-    if measure and not boards:
-        raise UsageError("--measure needs a board", hint="add --board NAME")
-
-    def reach(board: Board, voice: Events) -> Device:
-        return device_for_board(console, board, None, twin and not board.is_host, timeout)
-
-    search = None if tune_seconds is None else Search(tune_seconds, tune_again)
-    done = recommend(
-        workspace,
-        source,
+    check_quick_tune(search)
+    done = console.workspace.at_store(url).recommend(
+        model,
         boards,
-        measuring=Measuring(reach, search) if measure else None,
-        events=console.events,
+        measure=measure,
+        search=None if seconds is None else Search(seconds, search["tune_again"]),
+        twin=twin,
+        timeout=timeout,
+        shapes=shapes,
+        constants=constants,
     )
     console.report(done, lambda: _render(console, done))
 

@@ -11,7 +11,7 @@ import click
 from edgekit.base.wording import milliseconds, size
 from edgekit.cli.console import Console
 from edgekit.cli.options import Group, json_option, pass_console
-from edgekit.cli.store_option import chosen_store, store_option
+from edgekit.cli.store_option import store_option
 from edgekit.cli.tuning_results import tuning_command
 
 if TYPE_CHECKING:
@@ -71,7 +71,9 @@ def list_command(
     from edgekit.store.bench_runs import RunFilter
     from edgekit.store.results import list_results
 
-    listing = list_results(RunFilter(model, board, device, last), chosen_store(console, url))
+    listing = list_results(
+        RunFilter(model, board, device, last), console.workspace.at_store(url).data.store
+    )
     console.report(listing, lambda: _render_list(console, listing))
 
 
@@ -82,9 +84,7 @@ def list_command(
 @pass_console
 def show_command(console: Console, run: str, url: str | None) -> None:
     """Show one run: RUN is its id, a prefix of it, or `latest`."""
-    from edgekit.store.results import show_result
-
-    found = show_result(run, chosen_store(console, url))
+    found = console.workspace.at_store(url).result(run)
     console.report(found, lambda: _render_run(console, found))
 
 
@@ -107,9 +107,9 @@ def compare_command(
 
     `previous` and `best` are chosen among the runs before AFTER, of the same model and device.
     """
-    from edgekit.store.results import compare_results, raise_if_regressed
+    from edgekit.store.results import raise_if_regressed
 
-    comparison = compare_results(before, after, chosen_store(console, url))
+    comparison = console.workspace.at_store(url).compare(before, after)
     console.report(comparison.to_dict(), lambda: _render_comparison(console, comparison))
     if fail_above is not None:
         raise_if_regressed(comparison, fail_above)
@@ -128,15 +128,18 @@ def compare_command(
 @pass_console
 def export_command(console: Console, path: Path, form: str | None, url: str | None) -> None:
     """Write all runs to PATH: a .json with every sample, or a .csv table."""
+    store = console.workspace.at_store(url).data.store
     if form == _METASCHEDULE:
         from edgekit.tuning.metaschedule_files import export_metaschedule
 
-        tuned = export_metaschedule(path, chosen_store(console, url), console.events)
+        tuned = export_metaschedule(
+            path, console.workspace.at_store(url).data.store, console.events
+        )
         console.report(tuned, lambda: console.print(f"{tuned.runs} records are in {tuned.path}"))
         return
     from edgekit.store.results import export_results
 
-    done = export_results(path, chosen_store(console, url), console.events)
+    done = export_results(path, store, console.events)
     console.report(done, lambda: console.print(f"{done.runs} runs are in {done.path}"))
 
 
@@ -148,15 +151,18 @@ def export_command(console: Console, path: Path, form: str | None, url: str | No
 def import_command(console: Console, path: Path, url: str | None) -> None:
     """Import runs from PATH, a .json that `export` wrote, or tuned kernels from a folder with
     MetaSchedule's JSON database."""
+    store = console.workspace.at_store(url).data.store
     if path.is_dir():
         from edgekit.tuning.metaschedule_files import import_metaschedule
 
-        tuned = import_metaschedule(path, chosen_store(console, url), console.events)
+        tuned = import_metaschedule(
+            path, console.workspace.at_store(url).data.store, console.events
+        )
         console.report(tuned, lambda: console.print(_imported(tuned, "records")))
         return
     from edgekit.store.results import import_results
 
-    done = import_results(path, chosen_store(console, url), console.events)
+    done = import_results(path, store, console.events)
     console.report(done, lambda: console.print(_imported(done, "runs")))
 
 

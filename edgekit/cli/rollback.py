@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from edgekit.base.errors import UsageError
 from edgekit.base.wording import duration, milliseconds
 from edgekit.cli.console import Console
-from edgekit.cli.device_options import remote_device, remote_device_options
-from edgekit.cli.input_options import timeout_option
+from edgekit.cli.device_options import remote_options_with_timeout
 from edgekit.cli.options import Command, json_option, pass_console
 
 if TYPE_CHECKING:
@@ -34,33 +33,26 @@ def _digest(context: click.Context, parameter: click.Parameter, text: str | None
 
 @click.command("rollback", cls=Command)
 @click.argument("model", metavar="[MODEL-NAME]", required=False)
-@remote_device_options
+@remote_options_with_timeout
 @click.option(
     "--to",
     metavar="DIGEST",
     callback=_digest,
     help="The version to return to, by the first characters of its digest.",
 )
-@timeout_option
 @json_option
 @pass_console
 def command(
     console: Console,
     model: str | None,
-    device_name: str | None,
-    board_name: str | None,
-    twin: bool,
+    where: Any,
     to: str | None,
-    timeout: float,
 ) -> None:
     """Roll back to the previous version of a model on a device.
 
     Its hashes are checked and it is run once. If either fails, nothing changes.
     """
-    from edgekit.verbs.rollback import rollback
-
-    device = remote_device(console, device_name, board_name, twin, timeout)
-    report = rollback(device.version_keeper(), model, to=to, events=console.events)
+    report = console.workspace.rollback(model, to=to, **where)
     console.report(report, lambda: _render(console, report))
 
 

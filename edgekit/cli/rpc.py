@@ -129,8 +129,8 @@ def serve_command(
 
     if direct and tracker_text:
         raise UsageError("--direct uses no tracker", hint="leave out --direct or --tracker")
-    entry = find_device(name, known_devices(console.workspace.project)).entry
-    board = console.workspace.board(entry.board)
+    entry = find_device(name, known_devices(console.workspace.data.project)).entry
+    board = console.workspace.data.board(entry.board)
     tracker = None
     if not direct:
         tracker = find_tracker(parse_tracker(tracker_text) if tracker_text else None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,33 +10,22 @@ import click
 from edgekit.base.errors import UsageError
 from edgekit.base.wording import duration
 from edgekit.cli.console import Console
-from edgekit.cli.device_options import (
-    device_for_bundle,
-    only,
-    several_devices_options,
-    several_for_bundle,
-)
-from edgekit.cli.input_options import (
-    ChosenSamples,
-    choose_samples,
-    input_option,
-    nonfinite_option,
-    timeout_option,
-)
+from edgekit.cli.device_options import several_devices_options
+from edgekit.cli.input_options import input_options
 from edgekit.cli.options import Command, bundle_argument, json_option, pass_console
+from edgekit.cli.several import Columns, device_name, on_several
 
 if TYPE_CHECKING:
-    from edgekit.base.events import Events
+    from edgekit.api.choice import DeviceChoice, DeviceKeywords
+    from edgekit.api.inputs import InputKeywords
+    from edgekit.api.workspace import Workspace
     from edgekit.bundle.folder import Bundle
-    from edgekit.devices.choice import Candidate
-    from edgekit.devices.device import Device
     from edgekit.verbs.run import OutputSummary, RunReport
 
 
 @click.command("run", cls=Command)
 @bundle_argument
-@input_option
-@nonfinite_option
+@input_options
 @click.option(
     "--out",
     "-o",
@@ -54,76 +42,36 @@ if TYPE_CHECKING:
     help="Show the K highest elements of outputs that are vectors.",
 )
 @several_devices_options
-@timeout_option
 @json_option
 @pass_console
 def command(
     console: Console,
     bundle: Path,
-    input_texts: tuple[str, ...],
-    allow_nonfinite: bool,
+    given: InputKeywords,
     out: Path | None,
     top: int,
-    device_names: tuple[str, ...] | None,
-    every: bool,
-    twin: bool,
-    timeout: float,
+    where: DeviceChoice,
 ) -> None:
     """Run BUNDLE on a device of its board, on your input or on its reference input.
 
     On several devices, --out has a folder for each.
     """
-    from edgekit.bundle.folder import open_bundle
-    from edgekit.verbs.run import run
-
-    opened = open_bundle(bundle)
-    chosen = choose_samples(opened, input_texts, allow_nonfinite)
-    several = several_for_bundle(console, opened, device_names, every, twin, timeout)
-    if several is not None:
-        _run_on_several(console, opened, several, chosen, out, top)
+    if not where.is_several:
+        ws = console.workspace
+        report = ws.run_report(bundle, out=out, top=top, **given, **where.keywords)
+        console.report(report, lambda: _render(console, report))
         return
-    report = run(
-        opened,
-        device_for_bundle(console, opened, only(device_names), twin, timeout),
-        samples=chosen.samples,
-        total=chosen.count,
-        out=out,
-        top=top,
-        events=console.events,
-    )
-    console.report(report, lambda: _render(console, report))
-
-
-def _run_on_several(
-    console: Console,
-    bundle: Bundle,
-    devices: Sequence[Candidate],
-    chosen: ChosenSamples,
-    out: Path | None,
-    top: int,
-) -> None:
-    from edgekit.cli.several import Columns, on_several
-    from edgekit.verbs.run import run
-
     if out is not None and out.suffix == ".npz":
         raise UsageError(
             "outputs of several devices do not fit into one file", hint="give -o a folder"
         )
-    samples = None if chosen.samples is None else tuple(chosen.samples)
 
-    def work(device: Device, events: Events) -> RunReport:
-        return run(
-            bundle,
-            device,
-            samples=samples,
-            total=chosen.count,
-            out=None if out is None else out / device.name,
-            top=top,
-            events=events,
-        )
+    def work(ws: Workspace, opened: Bundle, on: DeviceKeywords) -> RunReport:
+        place = None if out is None else out / device_name(on)
+        return ws.run_report(opened, out=place, top=top, **given, **on)
 
     columns = Columns(("samples", "inference", "highest"), _cells, "ran")
-    on_several(console, bundle, devices, work, columns)
+    on_several(console, bundle, where, given, work, columns)
 
 
 def _cells(report: RunReport) -> list[object]:

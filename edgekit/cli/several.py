@@ -12,9 +12,11 @@ from edgekit.cli.console import Console
 from edgekit.verbs.fleet import Outcome, on_each, raise_if_any_failed
 
 if TYPE_CHECKING:
+    from edgekit.api.choice import DeviceChoice, DeviceKeywords
+    from edgekit.api.inputs import InputKeywords
+    from edgekit.api.workspace import Workspace
     from edgekit.base.events import Events
     from edgekit.bundle.folder import Bundle
-    from edgekit.devices.choice import Candidate
     from edgekit.devices.device import Device
 
 T = TypeVar("T")
@@ -38,19 +40,39 @@ class Columns(Generic[T]):
     """The word for a result without failure."""
 
 
+def device_name(on: DeviceKeywords) -> str:
+    """Return the name of the one device that the work is on."""
+    device = on["device"]
+    assert device is not None
+    return device if isinstance(device, str) else device.name
+
+
 def on_several(
     console: Console,
-    bundle: Bundle,
-    candidates: Sequence[Candidate],
-    work: Callable[[Device, Events], T],
+    bundle: Path,
+    where: DeviceChoice,
+    given: InputKeywords,
+    work: Callable[[Workspace, Bundle, DeviceKeywords], T],
     columns: Columns[T],
 ) -> None:
     """Run the work on all devices at once and print a table; raise an error if some failed."""
-    outcomes = on_each(candidates, work, console.events)
+    from edgekit.api.choice import several_devices
+    from edgekit.api.inputs import choose_samples
+
+    ws = console.workspace
+    opened = ws.setting.bundle(bundle)
+    choose_samples(opened, **given)  # a mistake in them is no device's failure
+    board = ws.data.board(opened.manifest.board.name)
+    candidates = several_devices(ws.setting, board, where.names, where.timeout)
+
+    def on_one(device: Device, voice: Events) -> T:
+        return work(ws.hearing(voice), opened, {"device": device})
+
+    outcomes = on_each(candidates, on_one, console.events)
 
     def render() -> None:
         well = sum(outcome.error is None for outcome in outcomes)
-        name = bundle.manifest.model.name
+        name = opened.manifest.model.name
         console.heading(f"{name}: {columns.well} on {well} of {len(outcomes)} devices")
         console.table(
             ("device", "result", *columns.names, "took"),
@@ -58,7 +80,7 @@ def on_several(
             right=(*columns.names, "took"),
         )
 
-    console.report(SeveralReport(bundle.path, outcomes), render)
+    console.report(SeveralReport(opened.path, outcomes), render)
     raise_if_any_failed(outcomes)
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import click
 
-from edgekit.cli.console import Console
-
 store_option = click.option(
     "--store",
     "url",
@@ -14,9 +12,3 @@ store_option = click.option(
     "[default: $EDGEKIT_STORE, the project's, or a file in your home]",
 )
 """An option that adds `url: str | None`."""
-
-
-def chosen_store(console: Console, url: str | None) -> str | None:
-    from edgekit.project.file import choose_store
-
-    return choose_store(console.workspace.project, url)

@@ -83,8 +83,8 @@ def build_command(
     """
     from edgekit.building.prebuild import prebuild
 
-    board = console.workspace.board(board_name)
-    toolchain = console.workspace.toolchain(toolchain_name or board.toolchain)
+    board = console.workspace.data.board(board_name)
+    toolchain = console.workspace.data.toolchain(toolchain_name or board.toolchain)
     done = prebuild(board, toolchain, libraries, console.events)
     console.report(done, lambda: _render_prebuilt(console, done))
 

@@ -48,7 +48,7 @@ def command(console: Console, folder: Path | None, only_show: bool, revoke: bool
 
     if only_show and revoke:
         raise UsageError("--show changes nothing, and --revoke does", hint="leave one of them out")
-    place = console.workspace.folder if folder is None else folder.absolute()
+    place = console.workspace.data.folder if folder is None else folder.absolute()
     files = project_files(place)
     if revoke:
         forget(files)

@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from edgekit.base.wording import duration, milliseconds
 from edgekit.cli.console import Console
-from edgekit.cli.device_options import (
-    DEVICES,
-    check_devices,
-    entries_of,
-    every_option,
-    only,
-    several_devices,
-    twin_option,
-)
-from edgekit.cli.input_options import timeout_option
+from edgekit.cli.device_options import tuning_device_options
 from edgekit.cli.options import (
     Command,
     json_option,
     pass_console,
     to_be_built,
 )
-from edgekit.cli.tune_c import tune_steps
+from edgekit.cli.tune_c import render_steps
 from edgekit.cli.tune_options import Time
 
 if TYPE_CHECKING:
-    from edgekit.building.choose import BuildOptions
-    from edgekit.devices.choice import Candidate
-    from edgekit.profiles.board import Board
+    from edgekit.api.choice import DeviceChoice
+    from edgekit.api.keywords import BuildKeywords
     from edgekit.tuning.kernel_states import KernelOutcome
     from edgekit.tuning.tune import TuneReport
 
@@ -51,77 +42,36 @@ _DEFAULT_TRIALS = 1000
 @click.option(
     "--time", "seconds", type=Time(), metavar="TIME", help="Duration of the search (90s, 30m, 8h)."
 )
-@click.option(
-    "--device",
-    "--devices",
-    "device_names",
-    type=DEVICES,
-    metavar="NAME[,NAME…]",
-    help="The devices to measure on.  [default: the farm's, or the board's first free one]",
-)
-@every_option
-@twin_option
+@tuning_device_options
 @click.option("--again", is_flag=True, help="Measure again what was measured before.")
 @click.option(
     "--seed", type=click.IntRange(0, 2**31 - 2), default=0, help="Seed of the random choices."
 )
-@timeout_option
 @json_option
 @pass_console
 def command(
     console: Console,
-    options: BuildOptions,
+    model: Path | None,
+    how: BuildKeywords,
     trials: int | None,
     seconds: float | None,
-    device_names: tuple[str, ...] | None,
-    every: bool,
-    twin: bool,
+    where: DeviceChoice,
     again: bool,
     seed: int,
-    timeout: float,
 ) -> None:
     """Search on devices for the fastest variant of each kernel of MODEL. Later builds use them.
 
     Ctrl-C keeps what was measured, and the same command resumes the search.
     """
-    from edgekit.building.choose import make_request
-    from edgekit.building.products import product_of
-    from edgekit.tuning.recorder import Limits
-    from edgekit.tuning.tune import Effort, tune
-    from edgekit.tuning.tune_devices import DeviceSelection, pool_for
+    from edgekit.tuning.tune_c import TunedInC
 
-    check_devices(device_names, every, twin)
-    request = make_request(console.workspace, options, console.events)
-    if product_of(request.board).tuner == "steps":
-        several = several_devices(console, request.board, device_names, every, twin, timeout)
-        chosen = several or _only(console, request.board, device_names, twin, timeout)
-        tune_steps(console, request, chosen, Limits(trials, seconds), again)
-        return
-    pool = pool_for(
-        request.board,
-        DeviceSelection(device_names, twin, every),
-        entries_of(console),
-        timeout,
-        f"tuning {request.source.name}",
-        console.events,
-    )
-    if trials is None and seconds is None:
-        trials = _DEFAULT_TRIALS
-    report = tune(request, pool, Effort(trials, seconds, again, seed), console.events)
-    console.report(report, lambda: _render(console, report))
-
-
-def _only(
-    console: Console,
-    board: Board,
-    device_names: tuple[str, ...] | None,
-    twin: bool,
-    timeout: float,
-) -> tuple[Candidate, ...]:
-    from edgekit.devices.choice import Candidate, device_for
-
-    device = device_for(board, only(device_names), entries_of(console), timeout, twin=twin)
-    return (Candidate(device.name, lambda events: device),)
+    ws = console.workspace
+    request = ws.request(model, **how)
+    report = ws.search(request, where, trials=trials, seconds=seconds, again=again, seed=seed)
+    if isinstance(report, TunedInC):
+        console.report(report, lambda: render_steps(console, request, report))
+    else:
+        console.report(report, lambda: _render(console, report))
 
 
 def _render(console: Console, report: TuneReport) -> None:

@@ -8,11 +8,7 @@ from edgekit.base.wording import amount, duration, milliseconds
 from edgekit.cli.console import Console
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from edgekit.building.request import BuildRequest
-    from edgekit.devices.choice import Candidate
-    from edgekit.tuning.recorder import Limits
     from edgekit.tuning.step_proposer import TunedStep
     from edgekit.tuning.tune_c import TunedInC
 
@@ -20,20 +16,8 @@ _COLUMNS = ("steps", "its own", "best", "gain", "how", "step")
 _NUMBERS = ("steps", "its own", "best", "gain")
 
 
-def tune_steps(
-    console: Console,
-    request: BuildRequest,
-    candidates: Sequence[Candidate],
-    limits: Limits,
-    again: bool,
-) -> None:
-    from edgekit.tuning.tune_c import tune_c
-
-    report = tune_c(request, candidates, limits, again=again, events=console.events)
-    console.report(report, lambda: _render(console, request, report))
-
-
-def _render(console: Console, request: BuildRequest, report: TunedInC) -> None:
+def render_steps(console: Console, request: BuildRequest, report: TunedInC) -> None:
+    """Print what a search found; `edgekit tune` calls it."""
     console.heading(f"{request.source.name} on {request.board.name}, {duration(report.seconds)}")
     failed = f", {report.failed} of them failed" if report.failed else ""
     pairs = [

@@ -9,7 +9,7 @@ import click
 from edgekit.base.wording import milliseconds
 from edgekit.cli.console import Console
 from edgekit.cli.options import Command, json_option, pass_console
-from edgekit.cli.store_option import chosen_store, store_option
+from edgekit.cli.store_option import store_option
 
 if TYPE_CHECKING:
     from edgekit.store.tuning_results import SessionListing, SessionReport
@@ -37,10 +37,10 @@ def tuning_command(console: Console, session: str | None, last: int, url: str | 
     from edgekit.store.tuning_results import list_sessions, show_session
 
     if session is None:
-        listing = list_sessions(last, chosen_store(console, url))
+        listing = list_sessions(last, console.workspace.at_store(url).data.store)
         console.report(listing, lambda: _render_list(console, listing))
     else:
-        found = show_session(session, chosen_store(console, url))
+        found = show_session(session, console.workspace.at_store(url).data.store)
         console.report(found, lambda: _render_session(console, found))
 
 

@@ -104,7 +104,7 @@ def up_command(
     from edgekit.twin.machine import StartOptions, all_twins, up
 
     known = {twin.name: twin.board for twin in all_twins()}
-    board = console.workspace.board(word if name else known.get(word) or word)
+    board = console.workspace.data.board(word if name else known.get(word) or word)
     if not board.has_os:
         if init is not None or icount is not None:
             raise UsageError(

@@ -2,75 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from edgekit.base.errors import UsageError
 from edgekit.cli.console import Console
-from edgekit.cli.device_options import (
-    device_for_bundle,
-    only,
-    several_devices_options,
-    several_for_bundle,
-)
-from edgekit.cli.input_options import (
-    choose_samples,
-    input_option,
-    nonfinite_option,
-    timeout_option,
-)
+from edgekit.cli.device_options import several_devices_options
+from edgekit.cli.input_options import input_options
 from edgekit.cli.options import (
     MODEL_FILE,
     Command,
     bundle_argument,
     constant_option,
+    grouped,
     json_option,
     pass_console,
     shape_option,
 )
+from edgekit.cli.several import Columns, on_several
 
 if TYPE_CHECKING:
+    from edgekit.api.choice import DeviceChoice, DeviceKeywords
+    from edgekit.api.inputs import InputKeywords
+    from edgekit.api.keywords import ToleranceKeywords
+    from edgekit.api.workspace import Workspace
     from edgekit.base.arrays import Array
-    from edgekit.base.events import Events
     from edgekit.bundle.folder import Bundle
-    from edgekit.devices.choice import Candidate
-    from edgekit.devices.device import Device
     from edgekit.verbs.verify import OutputReport, VerifyReport
 
 
-def tolerance_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `rtol: float | None`, `atol: float | None` and `steps: int | None`."""
-    for option in (
-        click.option(
-            "--steps",
-            type=click.IntRange(min=0),
-            metavar="N",
-            help="Allowed error of quantised outputs, in steps.",
-        ),
-        click.option(
-            "--atol",
-            type=click.FloatRange(min=0),
-            metavar="X",
-            help="Allowed absolute error of other outputs.",
-        ),
-        click.option(
-            "--rtol",
-            type=click.FloatRange(min=0),
-            metavar="X",
-            help="Allowed relative error of each element of other outputs.",
-        ),
-    ):
-        command = option(command)
-    return command
+tolerance_options = grouped(
+    "tolerance",
+    dict,
+    click.option(
+        "--rtol",
+        type=click.FloatRange(min=0),
+        metavar="X",
+        help="Allowed relative error of each element of other outputs.",
+    ),
+    click.option(
+        "--atol",
+        type=click.FloatRange(min=0),
+        metavar="X",
+        help="Allowed absolute error of other outputs.",
+    ),
+    click.option(
+        "--steps",
+        type=click.IntRange(min=0),
+        metavar="N",
+        help="Allowed error of quantised outputs, in steps.",
+    ),
+)
+"""Options that add `tolerance: ToleranceKeywords`."""
 
 
 @click.command("verify", cls=Command)
 @bundle_argument
-@input_option
-@nonfinite_option
+@input_options
 @click.option(
     "--model",
     type=MODEL_FILE,
@@ -81,89 +72,65 @@ def tolerance_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @constant_option
 @tolerance_options
 @several_devices_options
-@timeout_option
 @json_option
 @pass_console
 def command(
     console: Console,
     bundle: Path,
-    input_texts: tuple[str, ...],
-    allow_nonfinite: bool,
+    given: InputKeywords,
     model: Path | None,
     shapes: Mapping[str, tuple[int, ...]],
     constants: Mapping[str, Array],
-    rtol: float | None,
-    atol: float | None,
-    steps: int | None,
-    device_names: tuple[str, ...] | None,
-    every: bool,
-    twin: bool,
-    timeout: float,
+    tolerance: ToleranceKeywords,
+    where: DeviceChoice,
 ) -> None:
     """Compare BUNDLE's outputs on a device of its board with an independent oracle's.
 
     Without --input, compare with the expected outputs in the bundle.
     """
-    from edgekit.bundle.folder import open_bundle
-    from edgekit.models.model import open_model
-    from edgekit.verbs.verify import Widening, raise_if_failed, verify
+    from edgekit.verbs.verify import raise_if_failed
 
-    if input_texts and model is None:
+    if given["inputs"] and model is None:
         raise UsageError(
             "--input needs the model, to compute the expected outputs",
             hint="add --model with the file that the bundle was built from",
         )
-    if model is not None and not input_texts:
+    if model is not None and not given["inputs"]:
         raise UsageError(
             "--model does nothing without --input: the bundle holds its expected outputs",
             hint="add --input FILE, or leave out --model",
         )
-    opened = open_bundle(bundle)
-    chosen = choose_samples(opened, input_texts, allow_nonfinite)
-    source = None if model is None else open_model(model, shapes, constants)
-    several = several_for_bundle(console, opened, device_names, every, twin, timeout)
-    samples = chosen.samples if several is None or chosen.samples is None else tuple(chosen.samples)
 
-    def work(device: Device, events: Events) -> VerifyReport:
-        return verify(
+    def work(ws: Workspace, opened: Bundle, on: DeviceKeywords) -> VerifyReport:
+        return ws.verify(
             opened,
-            device,
-            samples=samples,
-            source=source,
-            widening=Widening(rtol, atol, steps),
-            total=chosen.count,
-            events=events,
+            model=model,
+            shapes=shapes,
+            constants=constants,
+            tolerance=tolerance,
+            **given,
+            **on,
         )
 
-    if several is not None:
-        _verify_on_several(console, opened, several, work)
+    if where.is_several:
+
+        def proven(ws: Workspace, opened: Bundle, on: DeviceKeywords) -> VerifyReport:
+            report = work(ws, opened, on)
+            raise_if_failed(report)
+            return report
+
+        columns = Columns(("samples", "max error", "in", "allowed"), _cells, "verified")
+        on_several(console, bundle, where, given, proven, columns)
         return
-    device = device_for_bundle(console, opened, only(device_names), twin, timeout)
-    report = work(device, console.events)
+    ws = console.workspace
+    report = work(ws, ws.setting.bundle(bundle), where.keywords)
     console.report(report, lambda: render_verification(console, report))
     raise_if_failed(report)
 
 
-def _verify_on_several(
-    console: Console,
-    bundle: Bundle,
-    devices: Sequence[Candidate],
-    work: Callable[[Device, Events], VerifyReport],
-) -> None:
-    from edgekit.cli.several import Columns, on_several
-    from edgekit.verbs.verify import raise_if_failed
-
-    def proven(device: Device, events: Events) -> VerifyReport:
-        report = work(device, events)
-        raise_if_failed(report)
-        return report
-
-    def cells(report: VerifyReport) -> list[object]:
-        largest = max(report.outputs, key=lambda output: output.max_error)
-        return [len(report.samples), _row(largest, report)[3], largest.name, str(largest.tolerance)]
-
-    columns = Columns(("samples", "max error", "in", "allowed"), cells, "verified")
-    on_several(console, bundle, devices, proven, columns)
+def _cells(report: VerifyReport) -> list[object]:
+    largest = max(report.outputs, key=lambda output: output.max_error)
+    return [len(report.samples), _row(largest, report)[3], largest.name, str(largest.tolerance)]
 
 
 def render_verification(console: Console, report: VerifyReport) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from edgekit.base.wording import milliseconds
 from edgekit.cli.console import Console
-from edgekit.cli.device_options import remote_device, remote_device_options
+from edgekit.cli.device_options import remote_device_options
 from edgekit.cli.options import Command, json_option, pass_console
 
 if TYPE_CHECKING:
@@ -30,14 +30,12 @@ class VersionsReport:
 def command(
     console: Console,
     model: str | None,
-    device_name: str | None,
-    board_name: str | None,
-    twin: bool,
+    where: Any,
 ) -> None:
     """List the versions of models that are deployed to a device."""
     from edgekit.devices.linux.version_records import choose_model
 
-    device = remote_device(console, device_name, board_name, twin)
+    device = console.workspace.reached(**where)
     versions = device.version_keeper().versions()
     if model is not None:
         wanted = choose_model(versions, model, device.name)
