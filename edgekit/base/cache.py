@@ -30,7 +30,7 @@ from edgekit.base.files import (
 )
 from edgekit.base.paths import cache_dir
 
-EntryKind = Literal["build", "unpacked", "library", "source"]
+EntryKind = Literal["build", "unpacked", "library", "source", "conversion"]
 _KEY = re.compile(r"[0-9a-f]{64}")
 
 
@@ -39,7 +39,7 @@ class CacheEntry:
     key: str
     kind: str
     """The kind: "build", "unpacked" (a bundle from its .zip), "library" for boards, "source" of a
-    library, or "twin image"."""
+    library, "conversion" (a PyTorch program as ONNX), or "twin image"."""
     title: str
     size: int
     """The size in bytes."""

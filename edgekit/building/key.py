@@ -25,7 +25,7 @@ _ALWAYS = ("apache-tvm", "apache-tvm-ffi", "numpy", "ml-dtypes")
 _BY_FORMAT: Mapping[ModelFormat, tuple[str, ...]] = {
     "onnx": ("onnx", "onnxruntime"),
     "tflite": ("tflite", "ai-edge-litert"),
-    "torch": ("torch",),
+    "torch": ("torch", "onnxscript", "onnx"),
 }
 """Packages of importer and oracle: another version may give another module or other outputs."""
 

@@ -107,12 +107,14 @@ class TorchOracle:
     name = "PyTorch"
 
     def __init__(self, source: ModelSource) -> None:
-        from edgekit.models.torch import open_program
+        from edgekit.models.binding import bind_inputs
+        from edgekit.models.torch.program import open_program
 
         self._torch = package("torch", "torch")
         self.version = installed_or_unknown("torch")
         opened = open_program(source)
         self._outline, self._program = opened.outline, opened.program
+        self._constants = bind_inputs(opened.outline.inputs, source).constants
         with blamed(self):
             self._module = self._program.module()
 
@@ -134,9 +136,10 @@ class TorchOracle:
     def _call(self, inputs: Mapping[str, Array]) -> Callable[[], Sequence[Any]]:
         from torch.utils import _pytree as pytree
 
-        from edgekit.models.torch import arguments
+        from edgekit.models.torch.program import arguments
 
-        tensors = [self._tensor(inputs[spec.name]) for spec in self._outline.inputs]
+        given = {**inputs, **self._constants}
+        tensors = [self._tensor(given[spec.name]) for spec in self._outline.inputs]
         positional, keywords = arguments(self._program, tensors)
 
         def call() -> Sequence[Any]:

@@ -25,7 +25,7 @@ AT_HOME: dict[str, str] = {
     "click": "cli cli.* __main__",
     "rich": "cli.progress cli.console",
     "tvm": "rpc.session rpc.tracker_worker base.tvm_compat models.onnx.* models.tflite.* "
-    "models.torch models.torch.* models.arithmetic models.naming compiler.* tuning.kernels "
+    "models.arithmetic models.naming compiler.* tuning.kernels "
     "tuning.earlier_gain tuning.metaschedule tuning.scheduled_kernels tuning.filters "
     "tuning.evolution tuning.cost_model tuning.builder tuning.proposer tuning.runner "
     "backends.graph backends.match backends.matching backends.partition backends.rewrite "
@@ -39,7 +39,8 @@ AT_HOME: dict[str, str] = {
     "onnxruntime": "models.oracle verbs.quantization.quantiser verbs.quantization.loss",
     "tflite": "models.tflite models.tflite.*",
     "ai_edge_litert": "models.oracle",
-    "torch": "models.torch models.torch.* models.oracle",
+    "torch": "models.torch.* models.oracle",
+    "onnxscript": "models.torch.*",
     "PIL": "models.images",
     "paramiko": "devices.linux.hostkeys devices.linux.ssh_config devices.linux.handshake "
     "devices.linux.connection devices.linux.remote_command devices.linux.forwarding "

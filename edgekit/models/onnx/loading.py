@@ -13,9 +13,10 @@ from edgekit.base.errors import UnsupportedModelError
 from edgekit.base.events import Events
 from edgekit.base.tensors import TensorSpec
 from edgekit.compiler.passes.guard_indices import guard_indices
+from edgekit.models.binding import Bound
 from edgekit.models.model import Model, ModelSource
 from edgekit.models.naming import NamingBuilder
-from edgekit.models.onnx.binding import Bound, bind, check_element_type
+from edgekit.models.onnx.binding import bind, check_element_type
 from edgekit.models.onnx.files import read_model
 from edgekit.models.onnx.graph import domain_of, opsets_of
 from edgekit.models.onnx.importer import Importer

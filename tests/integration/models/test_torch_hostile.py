@@ -23,8 +23,8 @@ from support.needs import import_needed
 from edgekit.base.errors import EdgekitError
 from edgekit.models.model import ModelSource, import_model, scan_model
 from edgekit.models.oracle import oracle_for
-from edgekit.models.torch import open_program
 from edgekit.models.torch.expressions import check_expression
+from edgekit.models.torch.program import open_program
 
 torch = import_needed("torch")
 

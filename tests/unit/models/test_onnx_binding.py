@@ -10,8 +10,9 @@ import pytest
 from onnx import TensorProto, helper
 
 from edgekit.base.errors import ModelError, UnsupportedModelError
+from edgekit.models.binding import Bound
 from edgekit.models.model import ModelSource
-from edgekit.models.onnx.binding import Bound, bind
+from edgekit.models.onnx.binding import bind
 
 
 def graph(**inputs: tuple[int, list[int | str | None] | None]) -> onnx.GraphProto:

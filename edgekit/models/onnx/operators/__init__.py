@@ -8,6 +8,7 @@ from edgekit.models.onnx.node import Converter
 from edgekit.models.onnx.operators.activation import ACTIVATION
 from edgekit.models.onnx.operators.common import Converters
 from edgekit.models.onnx.operators.convolution import CONVOLUTION
+from edgekit.models.onnx.operators.edgekit import EDGEKIT
 from edgekit.models.onnx.operators.elementwise import ELEMENTWISE
 from edgekit.models.onnx.operators.indexing import INDEXING
 from edgekit.models.onnx.operators.layout import LAYOUT
@@ -43,6 +44,7 @@ FAMILIES: Mapping[str, tuple[Converters, ...]] = {
         REDUCTION,
     ),
     "com.microsoft": (MICROSOFT,),
+    "edgekit": (EDGEKIT,),
 }
 
 CONVERTERS: Mapping[tuple[str, str], Converter] = {

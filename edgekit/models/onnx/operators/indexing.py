@@ -7,7 +7,7 @@ import math
 import numpy as np
 from tvm import relax
 
-from edgekit.compiler.passes.indices import IndexRule, checked, counted_from_start
+from edgekit.compiler.passes.indices import IndexRule, checked, counted_from_start, rule_of
 from edgekit.models.onnx.node import Node, Outputs, RefusedError
 from edgekit.models.onnx.operators.common import Converters, cast, like, positive_axis, take_at
 from edgekit.models.onnx.values import Expr, as_expr, constant, dtype_of, is_known
@@ -23,6 +23,9 @@ def wrapped(node: Node, position: int, *extents: int) -> Expr:
     if is_known(value):
         rule = IndexRule(node.name or node.operator, extents, signed)
         return as_expr(counted_from_start(value, rule))
+    earlier = rule_of(node.block.lookup_binding(value)) if isinstance(value, relax.Var) else None
+    if earlier is not None and earlier.extents == extents:
+        return node.emit(cast(value, "int64"))
     return node.emit(cast(node.emit(checked(value, IndexRule("", extents, signed))), "int64"))
 
 

@@ -1,0 +1,138 @@
+"""Turns a PyTorch program into an ONNX model: a process of its own, which conversion.py starts.
+
+PyTorch's exporter has no translation for some operators, and a wrong one for others.
+`decompositions.py` writes those in simpler operators first. What is left without a translation
+becomes a node of the domain `aten`, which the importer refuses by name.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import onnx_ir as ir
+import torch
+import torch.onnx
+
+from edgekit.base.errors import EdgekitError, UnsupportedModelError
+from edgekit.base.tensors import TensorSpec
+from edgekit.models.model import ModelSource
+from edgekit.models.torch.decompositions import DECOMPOSITIONS, TRANSLATIONS, node
+from edgekit.models.torch.program import first_line, open_program, quiet_torch, specialised
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+_MOST_MISSING = 100
+_SIMPLER = "export a simpler form of the module, or save it as ONNX"
+_AT_NODE = re.compile(
+    r"Error when translating node .*?call_function\[target=(torch\.ops\.[\w.]+)\]"
+)
+
+
+def export(path: Path, inputs: tuple[TensorSpec, ...], target: Path) -> None:
+    """Write the program for these input shapes as an ONNX model, with its own names."""
+    opened = open_program(ModelSource(path, "torch", ""))
+    program = specialised(opened, inputs)
+    with quiet_torch():
+        model = _exported(path, program.run_decompositions(DECOMPOSITIONS))
+        graph = model.model.graph
+        _name_ends(
+            graph,
+            tuple(spec.name for spec in inputs),
+            tuple(spec.name for spec in opened.outline.outputs),
+        )
+        for each in graph.all_nodes():
+            each.name = (each.name or "").removeprefix("node_")
+        model.save(str(target))
+
+
+def _exported(path: Path, program: ExportedProgram) -> Any:
+    translations: dict[Any, Callable[..., Any]] = dict(TRANSLATIONS)
+    for _ in range(_MOST_MISSING):
+        try:
+            return torch.onnx.export(
+                program,
+                dynamo=True,
+                verbose=False,
+                optimize=False,
+                custom_translation_table=translations,
+            )
+        except Exception as error:
+            operator = _untranslated(error)
+            if operator is None or operator in translations:
+                raise UnsupportedModelError(
+                    f"{path.name} cannot be imported: {first_line(_root(error))}", hint=_SIMPLER
+                ) from error
+            translations[operator] = partial(_stand_in, operator)
+    raise UnsupportedModelError(
+        f"{path.name} uses more than {_MOST_MISSING} operators that cannot be imported",
+        hint=_SIMPLER,
+    )
+
+
+def _untranslated(error: BaseException | None) -> Any:
+    """Return the operator at which the exporter failed; None if it failed elsewhere."""
+    while error is not None:
+        found = _AT_NODE.search(str(error))
+        if found is not None:
+            _, _, namespace, name, overload = found[1].split(".")
+            return getattr(getattr(getattr(torch.ops, namespace), name), overload)
+        error = error.__cause__
+    return None
+
+
+def _root(error: BaseException) -> BaseException:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def _stand_in(operator: Any, *arguments: Any, **_: Any) -> Any:
+    """Add a node of the operator's own name, for the importer to refuse."""
+    namespace, name = operator.name().split("::")
+    return node(namespace, name.partition(".")[0], list(arguments), len(operator._schema.returns))
+
+
+def _name_ends(graph: Any, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> None:
+    """Name inputs and outputs as in the program. An output that is an input, or a second name for
+    the same value, gets a node of its own."""
+    taken = set(graph.inputs)
+    for place, value in enumerate(graph.outputs):
+        if value in taken:
+            copy = ir.Node("", "Identity", [value])
+            copy.outputs[0].type, copy.outputs[0].shape = value.type, value.shape
+            graph.append(copy)
+            graph.outputs[place] = copy.outputs[0]
+        taken.add(graph.outputs[place])
+    inner = [value for each in graph.all_nodes() for value in each.outputs]
+    for place, value in enumerate([*graph.initializers.values(), *inner]):
+        if value.name in (*inputs, *outputs):
+            value.name = f"{value.name}.{place}"
+    for values, names in ((graph.inputs, inputs), (graph.outputs, outputs)):
+        for value, name in zip(values, names, strict=True):
+            value.name = name
+
+
+def main() -> None:
+    """Read a request from the command line; write the model, or an error on the standard output."""
+    logging.disable(logging.WARNING)
+    request = json.loads(sys.argv[1])
+    inputs = tuple(
+        TensorSpec(name, dtype, tuple(shape)) for name, dtype, shape in request["inputs"]
+    )
+    try:
+        export(Path(request["path"]), inputs, Path(request["target"]))
+    except EdgekitError as error:
+        sys.stdout.write(json.dumps(asdict(error.report())) + "\n")
+
+
+if __name__ == "__main__":
+    main()
