@@ -239,6 +239,36 @@ def _average(
     return total / divisor_override
 
 
+@_decomposes(aten.cross_entropy_loss)
+def _cross_entropy(
+    scores: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    reduction: int = 1,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+) -> Any:
+    """Compute the loss with smoothing, weights and classes left out. ONNX's has no smoothing."""
+    axis = min(1, scores.ndim - 1)
+    classes = scores.shape[axis]
+    logs = torch.log_softmax(scores, axis)
+    weights = torch.ones(classes, dtype=logs.dtype) if weight is None else weight
+    spread = weights.reshape(-1, *(1,) * (scores.ndim - axis - 1)) * logs
+    if target.dtype.is_floating_point:
+        shares = target * (1 - label_smoothing) + label_smoothing / classes
+        losses = -(spread * shares).sum(axis)
+        total: Any = losses.numel()
+    else:
+        counts = target != ignore_index
+        safe = torch.where(counts, target, 0)
+        own = torch.where(counts, weights[safe], 0.0)
+        picked = -logs.gather(axis, safe.unsqueeze(axis)).squeeze(axis) * own
+        smooth = torch.where(counts, -spread.sum(axis), 0.0)
+        losses = (1 - label_smoothing) * picked + label_smoothing / classes * smooth
+        total = own.sum()
+    return (losses, losses.sum() / total, losses.sum())[reduction]
+
+
 def _stable_sort(
     value: Tensor, *, stable: bool | None, dim: int = -1, descending: bool = False
 ) -> Any:
