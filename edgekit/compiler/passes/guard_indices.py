@@ -29,6 +29,7 @@ _MOVES = frozenset(
     )
 )
 """Operators that leave each index unchanged."""
+_CONSTANT = "a constant"
 _WITHIN = frozenset(f"relax.{name}" for name in ("argmax", "argmin", "argsort", "topk"))
 
 
@@ -144,8 +145,15 @@ class _Guard(relax.PyExprMutator):  # type: ignore[misc]
         return safe
 
     def _name(self, root: Any) -> str:
+        """Return the names of the tensors that the indices come from, as the model has them."""
+        value = self._value(root)
+        if _is_move(value, alone=True):
+            return self._name(value.args[0])
+        if is_call(value, "relax.concat"):
+            parts = [self._name(part) for part in self._fields(value.args[0])]
+            return ", ".join(dict.fromkeys(part for part in parts if part != _CONSTANT))
         if not isinstance(root, relax.Var):
-            return "a constant"
+            return _CONSTANT
         name = str(root.name)
         return self._names.get(root) or named_after(name) or name
 

@@ -50,7 +50,7 @@ def _key(source: ModelSource, inputs: tuple[TensorSpec, ...]) -> str:
     """Hash the program, its shapes, and everything that converts it."""
     here = Path(__file__).parent
     ingredients = [
-        source.sha256,
+        sha256_file(source.path),
         [astuple(spec) for spec in inputs],
         [version(package) for package in ("torch", "onnxscript", "onnx")],
         [sha256_file(file) for file in sorted(here.glob("*.py"))],

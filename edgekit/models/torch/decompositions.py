@@ -320,8 +320,10 @@ def _counted_from_start(function: Function, place: int) -> Function:
 TRANSLATIONS: dict[Any, Function] = {
     aten.atan2.default: lambda first, second: node(DOMAIN, "Atan2", [first, second]),
     aten.embedding.default: _counted_from_start(torchlib.aten_embedding, 1),
+    aten.erfc.default: lambda value: node(DOMAIN, "Erfc", [value]),
     aten.gather.default: _counted_from_start(torchlib.aten_gather, 2),
     aten.index_select.default: _counted_from_start(torchlib.aten_index_select, 2),
+    aten.lgamma.default: lambda value: node(DOMAIN, "Lgamma", [value]),
     aten.scatter.src: _counted_from_start(torchlib.aten_scatter_src, 2),
     aten.scatter.value: _counted_from_start(torchlib.aten_scatter_value, 2),
     aten.scatter_add.default: _counted_from_start(torchlib.aten_scatter_add, 2),
