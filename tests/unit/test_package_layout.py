@@ -72,6 +72,7 @@ HEAVY = {
 DISTRIBUTIONS = {
     "ai_edge_litert": "ai-edge-litert",
     "ml_dtypes": "ml-dtypes",
+    "onnx_ir": "onnx-ir",
     "PIL": "pillow",
     "elftools": "pyelftools",
     "google": "protobuf",
@@ -82,7 +83,7 @@ DISTRIBUTIONS = {
     "tvm_ffi": "apache-tvm-ffi",
 }
 
-PRINTERS = "cli cli.* __main__ devices.local.worker building.compile_worker"
+PRINTERS = "cli cli.* __main__ devices.local.worker building.compile_worker models.torch.exporter"
 """Those who show, and the workers, who speak to their parent that way."""
 
 LINES_LIMIT = 500
