@@ -224,6 +224,7 @@ def in_c(chosen: Sequence[Case]) -> list[np.ndarray]:
 
     from edgekit.aot.compile import compile_tree
     from edgekit.aot.generators import portable_generators
+    from edgekit.aot.job import TreeJob
     from edgekit.aot.tree import Origin
     from edgekit.aot.write import write_tree
     from support.c_builds import CORTEX_M4
@@ -234,7 +235,7 @@ def in_c(chosen: Sequence[Case]) -> list[np.ndarray]:
         (folder / "model.tflite").write_bytes(content)
         model = import_model(open_model(folder / "model.tflite"))
         origin = Origin("net", "model.tflite", "0", "here", CORTEX_M4.name)
-        compiled = compile_tree(model, "net", CORTEX_M4, origin, portable_generators())
+        compiled = compile_tree(model, TreeJob("net", origin, CORTEX_M4), portable_generators())
         write_tree(compiled.plan, folder)
         found = run_tree(compiled.plan, folder, feeds)
     return [found[f"c{number}_r"] for number in range(len(chosen))]

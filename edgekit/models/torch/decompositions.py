@@ -146,6 +146,14 @@ def _sinc(value: Tensor) -> Any:
     return torch.where(wide == 0, 1.0, wide.sin() / wide).to(kind)
 
 
+@_decomposes(aten.sign, aten.sgn)
+def _sign(value: Tensor) -> Any:
+    """Return 0 for NaN. ONNX's operator returns NaN."""
+    if not value.dtype.is_floating_point:
+        return NotImplemented
+    return (value > 0).to(value.dtype) - (value < 0).to(value.dtype)
+
+
 @_decomposes(aten.all)
 def _all(value: Tensor, *where: Any) -> Any:
     """Return a byte for bytes, as PyTorch does."""

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -127,7 +128,13 @@ def test_a_killed_owner_and_one_that_waits_no_more_block_nobody(others: list[Oth
 @pytest.mark.parametrize("how", ["opened", "flashed"])
 def test_a_device_is_leased_before_it_is_opened_or_written(how: str, others: list[Other]) -> None:
     wing = SerialDevice("wing", load_board("stm32f405"), "socket://127.0.0.1:1", 115200)
-    given: Any = SimpleNamespace(path="nowhere", firmware=None)
+
+    @contextmanager
+    def held_firmware() -> Iterator[Path]:
+        raise EdgekitError("the bundle has no firmware")
+        yield
+
+    given: Any = SimpleNamespace(path="nowhere", held_firmware=held_firmware)
     refused: list[EdgekitError] = []
 
     def use() -> None:
