@@ -154,6 +154,20 @@ def _sign(value: Tensor) -> Any:
     return (value > 0).to(value.dtype) - (value < 0).to(value.dtype)
 
 
+@_decomposes(aten.signbit)
+def _signbit(value: Tensor) -> Any:
+    if value.dtype.is_floating_point:
+        return _is_negative(value)
+    return torch.zeros_like(value) if value.dtype == torch.bool else value < 0
+
+
+@_decomposes(aten.isfinite)
+def _isfinite(value: Tensor) -> Any:
+    if not value.dtype.is_floating_point:
+        return torch.ones_like(value, dtype=torch.bool)
+    return value.abs() < math.inf
+
+
 @_decomposes(aten.all)
 def _all(value: Tensor, *where: Any) -> Any:
     """Return a byte for bytes, as PyTorch does."""
