@@ -27,13 +27,18 @@ _MOVES = ("Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Identity")
 def outputs_with_steps(
     graph: onnx.GraphProto, specs: Sequence[TensorSpec]
 ) -> tuple[TensorSpec, ...]:
-    makers = {name: node for node in graph.node for name in node.output if name}
+    given = {item.name for item in graph.input}
+    makers = {
+        name: node for node in graph.node for name in node.output if name and name not in given
+    }
     known = _known_arrays(graph)
 
     def quantization(name: str) -> Quantization | None:
         node = makers.get(name)
         moved = False
-        while node is not None and node.op_type in _MOVES:
+        for _ in graph.node:  # a broken graph may lead round in a circle
+            if node is None or node.op_type not in _MOVES:
+                break
             node, moved = makers.get(node.input[0]), True
         if node is None or node.op_type not in _OF_OUTPUT:
             return None

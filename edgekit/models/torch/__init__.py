@@ -56,7 +56,11 @@ def load(source: ModelSource, events: Events) -> Model:
     _check_guards(checked, inputs)
     with converted(source, inputs, events) as model:
         loaded = onnx.load(model, events)
-    return replace(loaded, source=source, repairs=())
+    outputs = tuple(
+        replace(spec, name=named.name)
+        for spec, named in zip(loaded.outputs, checked.outline.outputs, strict=True)
+    )
+    return replace(loaded, source=source, outputs=outputs, repairs=())
 
 
 def _unsupported(source: ModelSource, outline: ProgramOutline) -> tuple[UnsupportedOperator, ...]:

@@ -44,10 +44,14 @@ def export(path: Path, inputs: tuple[TensorSpec, ...], target: Path) -> None:
     with quiet_torch():
         model = _exported(path, program.run_decompositions(DECOMPOSITIONS))
         graph = model.model.graph
+        names = [spec.name for spec in inputs]
         _name_ends(
             graph,
-            tuple(spec.name for spec in inputs),
-            tuple(spec.name for spec in opened.outline.outputs),
+            tuple(names),
+            tuple(
+                f"{spec.name}.returned" if spec.name in names else spec.name
+                for spec in opened.outline.outputs
+            ),
         )
         for each in graph.all_nodes():
             each.name = (each.name or "").removeprefix("node_")
