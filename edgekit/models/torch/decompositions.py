@@ -133,10 +133,30 @@ DECOMPOSITIONS[aten.div.Scalar_mode] = _rounded_division
 
 @_decomposes(aten.pow)
 def _power(base: Any, exponent: Any) -> Any:
-    """Compute powers of truths as whole numbers."""
+    """Compute in the type of the result, such as whole numbers for powers of truths."""
     kind = torch.result_type(base, exponent)
-    is_truth = isinstance(base, Tensor) and base.dtype == torch.bool
-    return torch.pow(base.to(kind), exponent) if is_truth else NotImplemented
+    is_other = isinstance(base, Tensor) and base.dtype != kind
+    return torch.pow(base.to(kind), exponent) if is_other else NotImplemented
+
+
+def _in_float32(function: Function) -> Function:
+    """Return a decomposition that computes half precision in float32."""
+
+    def compute(value: Tensor, *arguments: Any, **options: Any) -> Any:
+        if value.dtype not in (torch.float16, torch.bfloat16):
+            return NotImplemented
+        wide = [one.float() if _is_half(one) else one for one in (value, *arguments)]
+        return function(*wide, **options).to(value.dtype)
+
+    return compute
+
+
+def _is_half(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.dtype in (torch.float16, torch.bfloat16)
+
+
+for _operator in (aten.amax, aten.amin, aten.lerp):
+    _decomposes(_operator)(_in_float32(_operator))
 
 
 @_decomposes(aten.sinc)
