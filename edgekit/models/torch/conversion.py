@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import astuple, replace
@@ -16,6 +17,7 @@ from edgekit.base.children import TimeoutExpired, module_command, run
 from edgekit.base.errors import EdgekitError, MissingToolError, UnsupportedModelError
 from edgekit.base.events import Events
 from edgekit.base.files import sha256_bytes, sha256_file
+from edgekit.base.parent_process import parent_environment
 from edgekit.base.tensors import TensorSpec
 from edgekit.models.model import ModelSource
 
@@ -66,7 +68,9 @@ def _export(source: ModelSource, inputs: tuple[TensorSpec, ...], target: Path) -
     }
     command = module_command("edgekit.models.torch.exporter", json.dumps(request))
     try:
-        done = run(command, limit_s=_SECONDS)
+        # Ctrl-C kills the process that waits here.
+        environment = {**os.environ, **parent_environment()}
+        done = run(command, limit_s=_SECONDS, environment=environment)
     except TimeoutExpired as error:
         raise UnsupportedModelError(
             f"PyTorch did not convert {source.path.name} to ONNX within an hour",

@@ -22,6 +22,7 @@ import torch
 import torch.onnx
 
 from edgekit.base.errors import EdgekitError, UnsupportedModelError
+from edgekit.base.parent_process import end_with_parent
 from edgekit.base.tensors import TensorSpec
 from edgekit.models.model import ModelSource
 from edgekit.models.torch.decompositions import DECOMPOSITIONS, TRANSLATIONS, node
@@ -127,6 +128,7 @@ def _name_ends(graph: Any, inputs: tuple[str, ...], outputs: tuple[str, ...]) ->
 
 def main() -> None:
     """Read a request from the command line; write the model, or an error on the standard output."""
+    end_with_parent()
     logging.disable(logging.WARNING)
     request = json.loads(sys.argv[1])
     inputs = tuple(

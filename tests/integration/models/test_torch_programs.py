@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import pickle
+import signal
+import subprocess
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
+from support.building import command_line
 from support.needs import import_needed
 from support.relax_modules import operators_in
+from support.rpc_lab import eventually
 from support.tflite_models import run_both
 
 from edgekit.base.errors import ModelError, UnsupportedModelError
@@ -390,3 +395,29 @@ def test_an_input_may_be_an_output_and_a_value_several(tmp_path: Path) -> None:
     assert len(found) == len(expected) == 3
     for name, wanted in expected.items():
         np.testing.assert_array_equal(found[name], wanted)
+
+
+def test_an_interrupted_conversion_leaves_no_process(tmp_path: Path) -> None:
+    path = network(tmp_path)
+    build = subprocess.Popen(
+        [*command_line(), "build", str(path), "--board", "local", "-o", str(tmp_path / "out")],
+        start_new_session=True,
+        stderr=subprocess.DEVNULL,
+    )
+    eventually(lambda: exporters_of(path))
+    (exporter,) = exporters_of(path)
+    target = Path(json.loads(exporter.cmdline()[-1])["target"])
+    build.send_signal(signal.SIGINT)
+    assert build.wait(timeout=60) == 130
+    eventually(lambda: not exporters_of(path))
+    assert not target.exists(), "it went on to its end"
+    assert not (tmp_path / "out").exists()
+
+
+def exporters_of(path: Path) -> list[psutil.Process]:
+    return [
+        process
+        for process in psutil.process_iter(["cmdline"])
+        if "edgekit.models.torch.exporter" in (words := process.info["cmdline"] or [])
+        and str(path) in words[-1]
+    ]
