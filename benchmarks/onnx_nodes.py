@@ -87,7 +87,7 @@ TAKEN = (
 """Operators that backends take."""
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs" / "onnx-operators.md"
-EXPECTATIONS = ROOT / "tests" / "integration" / "onnx_node_expectations.json"
+EXPECTATIONS = ROOT / "tests" / "integration" / "models" / "onnx_node_expectations.json"
 
 
 @dataclass(frozen=True)

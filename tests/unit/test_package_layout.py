@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from fnmatch import fnmatch
@@ -315,3 +316,19 @@ def _name_in(node: ast.AST) -> str:
     if isinstance(node, ast.alias):
         return node.name.rpartition(".")[2]
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def test_files_of_the_project_that_tests_and_benchmarks_name_exist() -> None:
+    named = re.compile(
+        r'\bROOT((?: / "[^"]+")+)|"(tests/(?:unit|integration|support)/[\w/]+\.\w+)"'
+    )
+    missing = []
+    for folder in ("benchmarks", "docs", "scripts", "tests"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            text = path.read_text(encoding="utf-8")
+            own = path.parent if "ROOT = Path(__file__).parent\n" in text else ROOT
+            for steps, whole in named.findall(text):
+                name = whole or "/".join(re.findall(r'"([^"]+)"', steps))
+                if not (own / name).exists():
+                    missing.append(f"{path.relative_to(ROOT)}: {name}")
+    assert missing == []
