@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 from typing import Any
 
+from edgekit.base.child import Channel
 from edgekit.base.tvm_compat import load_tvm
 from edgekit.tuning.builder import Workbench, serve
-from edgekit.tuning.child import Channel
 from edgekit.tuning.messages import OWN
 
 PAUSE = "EDGEKIT_BENCHMARK_PAUSE"

@@ -6,15 +6,12 @@ child process, which may be interrupted at any moment and may crash.
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from edgekit.base.errors import EdgekitError
 from edgekit.base.events import Events
-from edgekit.base.limits import explained_by_limits, reached_limit
 from edgekit.base.tensors import TensorSpec
 from edgekit.base.tvm_compat import load_tvm
 from edgekit.building.product import Compiled, CompileJob
@@ -32,32 +29,6 @@ class ImportedModel:
     """The smallest and largest valid index of each input that holds indices."""
     nan_obstacle: str = ""
     """The reason why the model may lose NaN; empty if it keeps NaN."""
-
-
-@dataclass(frozen=True)
-class Failure:
-    """An exception in a form that can be sent to another process."""
-
-    kind: str
-    """The name of a class in edgekit.base.errors; empty for any other exception."""
-    message: str
-    hint: str | None
-    details: tuple[str, ...]
-    traceback: str
-
-
-def failure_of(error: Exception) -> Failure:
-    """Return the exception that is being handled in a form for another process."""
-    trace = traceback.format_exc()
-    if isinstance(error, EdgekitError):
-        typed: EdgekitError | None = reached_limit(error) or error
-    else:
-        typed = explained_by_limits(error)
-    if typed is not None:
-        return Failure(type(typed).__name__, typed.message, typed.hint, typed.details, trace)
-    said = str(error).strip().splitlines()
-    what = f"{type(error).__name__}: {said[0]}" if said else type(error).__name__
-    return Failure("", what, None, (), trace)
 
 
 class Compilation(Protocol):

@@ -7,53 +7,33 @@ Ctrl-C kills the child.
 
 from __future__ import annotations
 
-import pickle
 import signal
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-import edgekit.base.errors
-from edgekit.base.children import LastLines, Process, start_module
+from edgekit.base.child import Child, ChildGone
 from edgekit.base.errors import BuildError, EdgekitError
 from edgekit.base.events import Event, Events
-from edgekit.base.interrupts import interrupts_deferred
 from edgekit.base.limits import limit_named_in
-from edgekit.building.compilation import Compilation, Failure, ImportedModel
+from edgekit.base.signals import signal_meaning
+from edgekit.building.compilation import Compilation, ImportedModel
 from edgekit.building.product import Compiled, CompileJob
 from edgekit.cross.tools import disk_full, disk_full_error
 
-_KEPT_LINES = 20
-_SECONDS_TO_DIE = 10
-
-
-class _WorkerTraceback(Exception):
-    def __str__(self) -> str:
-        return f"\n{self.args[0]}"
+_SHOWN_LINES = 20
 
 
 class ChildCompilation:
-    def __init__(self, process: Process, job: CompileJob, events: Events) -> None:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        self._process = process
+    def __init__(self, child: Child, job: CompileJob, events: Events) -> None:
+        self._child = child
         self._job = job
         self._events = events
-        self._messages = process.stdout
-        self._said = LastLines(process.stderr, _KEPT_LINES)
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    def start(self) -> None:
-        assert self._process.stdin is not None
         try:
-            with self._process.stdin as stream:
-                pickle.dump(self._job, stream)
-        except BrokenPipeError as error:
-            raise self._died() from error
+            child.send(job)
+        except ChildGone as gone:
+            raise self._died(gone) from gone
 
     def imported(self) -> ImportedModel:
         model = self._next()
@@ -63,47 +43,34 @@ class ChildCompilation:
     def compiled(self) -> Compiled:
         compiled = self._next()
         assert isinstance(compiled, Compiled)
-        for line in self._said:
+        for line in self._child.lines[-_SHOWN_LINES:]:
             self._events.note(line)
         return compiled
 
-    def end(self) -> None:
-        """Kill the process and wait until it is gone."""
-        self._process.kill()
-        self._process.wait()
-        self._said.wait(_SECONDS_TO_DIE)
-        self._messages.close()
-
     def _next(self) -> Any:
         """Return the next message that is not an event, and pass events on."""
-        while True:
-            try:
-                message = pickle.load(self._messages)
-            except (EOFError, pickle.UnpicklingError) as error:
-                raise self._died() from error
-            if isinstance(message, Failure):
-                raise error_of(message) from _WorkerTraceback(message.traceback)
-            if not isinstance(message, Event):
-                return message
-            self._events.send(message)
+        try:
+            while isinstance(message := self._child.receive(), Event):
+                self._events.send(message)
+        except ChildGone as gone:
+            raise self._died(gone) from gone
+        return message
 
-    def _died(self) -> EdgekitError:
-        code = self._process.wait()
-        self._said.wait(_SECONDS_TO_DIE)
-        lines = list(self._said)
+    def _died(self, gone: ChildGone) -> EdgekitError:
+        lines = gone.lines[-_SHOWN_LINES:]
         if disk_full("\n".join(lines)):
             return disk_full_error("compile", self._job.scratch)
         limit = limit_named_in("\n".join(lines))
         if limit is not None:
             return limit
-        how = f"ended with status {code}" if code >= 0 else f"was killed by {_name_of(-code)}"
-        killed = code == -signal.SIGKILL
+        code = gone.code or 0
+        how = f"was killed by {signal_meaning(-code)}" if code < 0 else f"ended with status {code}"
         return BuildError(
             f"the compiler {how}: {lines[-1] if lines else 'it said nothing'}",
             hint="most likely memory ran out; free some, or build on a larger machine"
-            if killed
+            if code == -signal.SIGKILL
             else "this is a fault in TVM or LLVM; report it with the model",
-            details=tuple(lines),
+            details=lines,
         )
 
 
@@ -115,26 +82,5 @@ def compiling_in_child(job: CompileJob, events: Events) -> Iterator[Compilation]
         source=replace(job.source, path=job.source.path.absolute()),
         dump_ir=None if job.dump_ir is None else job.dump_ir.absolute(),
     )
-    with ExitStack() as ending:
-        with interrupts_deferred():
-            compilation = ChildCompilation(
-                start_module(["edgekit.building.compile_worker"]), job, events
-            )
-            ending.callback(compilation.end)
-        compilation.start()
-        yield compilation
-
-
-def error_of(failure: Failure) -> EdgekitError:
-    if not failure.kind:
-        return EdgekitError(
-            f"this is a bug in edgekit: {failure.message}",
-            hint="run the same command with --debug and report it with the traceback",
-        )
-    kind: type[EdgekitError] = getattr(edgekit.base.errors, failure.kind)
-    return kind(failure.message, hint=failure.hint, details=failure.details)
-
-
-def _name_of(number: int) -> str:
-    has_name = number in signal.valid_signals()
-    return signal.Signals(number).name if has_name else f"signal {number}"
+    with Child("edgekit.building.compile_worker") as child:
+        yield ChildCompilation(child, job, events)

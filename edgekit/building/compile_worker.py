@@ -1,38 +1,22 @@
-"""The process that compiles: takes a job on stdin, reports on stdout until it ends or is killed.
-
-Messages are pickles. That is safe: both ends are this edgekit, and no other process has the pipe.
-"""
+"""The process that compiles: takes a job and reports until it ends or is killed."""
 
 from __future__ import annotations
 
-import os
-import pickle
-import sys
-
+from edgekit.base.child import Channel
 from edgekit.base.events import Events
-from edgekit.base.parent_process import end_with_parent
-from edgekit.building.compilation import InProcessCompilation, failure_of
+from edgekit.base.failure import failure_of
+from edgekit.building.compilation import InProcessCompilation
 
 
 def main() -> None:
-    end_with_parent()
-    # Other writers to stdout must not get between the messages.
-    channel = os.fdopen(os.dup(1), "wb", buffering=0)
-    os.dup2(2, 1)
-
-    def send(message: object) -> None:
-        channel.write(pickle.dumps(message))
-
+    channel = Channel()
     try:
-        job = pickle.load(sys.stdin.buffer)
-        compilation = InProcessCompilation(job, Events(send))
-        send(compilation.imported())
-        send(compilation.compiled())
+        compilation = InProcessCompilation(channel.next(), Events(channel.send))
+        channel.send(compilation.imported())
+        channel.send(compilation.compiled())
     except Exception as error:  # noqa: BLE001 - reported to the parent, as the bug it may be
-        send(failure_of(error))
-    channel.close()
-    sys.stderr.flush()
-    os._exit(0)  # TVM needs no orderly shutdown, which takes long
+        channel.send(failure_of(error))
+    channel.end()
 
 
 if __name__ == "__main__":

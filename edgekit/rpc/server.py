@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Literal
 
 from edgekit.base.errors import DeviceError, UsageError
 from edgekit.base.events import SILENT, Events
+from edgekit.base.signals import signal_meaning
 from edgekit.devices.linux.agent_messages import AgentMessages
 from edgekit.devices.linux.forwarding import LocalForward, bring
 from edgekit.devices.linux.hostkeys import UntrustedHostKey
 from edgekit.devices.linux.remote_command import Finished, guarded
-from edgekit.devices.local.crashes import signal_meaning
 from edgekit.profiles.reader import NAME_EXPECTED, NAME_PATTERN, show
 from edgekit.rpc.protocol import LOOPBACK, TrackerAddress, TrackerClient
 from edgekit.rpc.versions import check_versions

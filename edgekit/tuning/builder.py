@@ -10,8 +10,8 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from edgekit.base.child import Channel, yield_to_others
 from edgekit.base.tvm_compat import load_tvm
-from edgekit.tuning.child import Channel, yield_to_others
 from edgekit.tuning.messages import (
     FAR,
     OWN,

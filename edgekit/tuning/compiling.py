@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 
+from edgekit.base.child import Child, ChildGone
 from edgekit.tuning.batches import OWN, Batch
-from edgekit.tuning.child import Child, ChildGone
 from edgekit.tuning.messages import BatchOrder, BuildFailure, BuiltBatch, ErrorKind
 
 _BUILD_SECONDS = 60.0

@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from edgekit.base.child import Child, ChildGone
 from edgekit.base.errors import DeviceError
 from edgekit.base.events import Events
 from edgekit.tuning.batches import OWN, Batch
-from edgekit.tuning.child import Child, ChildGone
 from edgekit.tuning.compiling import compiled
 from edgekit.tuning.messages import BatchDone, Begun, ErrorKind, SessionEnded, Taken, Timed
 from edgekit.tuning.search import Search

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from edgekit.base.child import Child, ChildGone
 from edgekit.base.errors import BuildError
 from edgekit.base.events import Events
-from edgekit.building.compilation import Failure
-from edgekit.building.compile_process import error_of
-from edgekit.tuning.child import Child, ChildGone
 from edgekit.tuning.messages import FindTasks, Learn, Propose, Task
 
 _FIND_SECONDS = 1800.0
@@ -53,18 +51,13 @@ class KernelFinder:
 @contextmanager
 def kernels_found(order: FindTasks, events: Events) -> Iterator[KernelFinder]:
     """Start the process and find the kernels."""
-    child = Child("edgekit.tuning.proposer", order)
-    try:
-        child.start()
+    with Child("edgekit.tuning.proposer", setup=order) as child:
         try:
+            child.start()
             tasks = child.receive(_FIND_SECONDS)
         except ChildGone as gone:
             raise BuildError(
                 f"the compiler ended early: {gone.reason}",
                 hint="this is a fault in TVM or LLVM; report it with the model",
             ) from gone
-        if isinstance(tasks, Failure):
-            raise error_of(tasks)
         yield KernelFinder(child, tasks, events)
-    finally:
-        child.close()

@@ -9,8 +9,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from edgekit.base.child import Channel
 from edgekit.base.tvm_compat import load_tvm
-from edgekit.tuning.child import Channel
 from edgekit.tuning.metaschedule_files import Exported, KernelOf, ToExport, ToRead
 
 _MAIN = "main"
@@ -95,7 +95,7 @@ def main() -> None:
     else:
         assert isinstance(order, ToRead)
         channel.send(tuple(kernel_of(line) for line in order.workloads))
-    channel.next()  # ends the process without TVM's teardown
+    channel.end()
 
 
 if __name__ == "__main__":

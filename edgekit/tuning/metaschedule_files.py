@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from edgekit.base.child import Child, ChildGone
 from edgekit.base.errors import InputError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import scratch_directory, storage_errors, write_atomically
@@ -21,7 +22,6 @@ from edgekit.compiler.schedules.trace_text import check_trace
 from edgekit.store.moments import now
 from edgekit.store.results import LARGEST_IMPORT, Transfer, opened_store
 from edgekit.store.tuning_runs import TuningRecord, Workload
-from edgekit.tuning.child import Child, ChildGone
 
 if TYPE_CHECKING:
     from edgekit.store.database import Store
@@ -265,13 +265,11 @@ def _wrong(name: str, line: int | None = None) -> InputError:
 
 def _asked(order: ToExport | ToRead) -> Any:
     """Answer an order in a child process, which a bad file may crash."""
-    child = Child("edgekit.tuning.metaschedule")
-    try:
-        return child.ask(order, _LONGEST_SECONDS)
-    except ChildGone as gone:
-        raise InputError(
-            f"TVM can't take these kernels: {gone.reason}",
-            hint="another version of TVM may have written the files",
-        ) from gone
-    finally:
-        child.close()
+    with Child("edgekit.tuning.metaschedule") as child:
+        try:
+            return child.ask(order, _LONGEST_SECONDS)
+        except ChildGone as gone:
+            raise InputError(
+                f"TVM can't take these kernels: {gone.reason}",
+                hint="another version of TVM may have written the files",
+            ) from gone

@@ -5,9 +5,9 @@ from __future__ import annotations
 import traceback
 from typing import TYPE_CHECKING, Any
 
+from edgekit.base.child import Channel, yield_to_others
+from edgekit.base.failure import failure_of
 from edgekit.base.tvm_compat import load_tensor_intrinsics, load_tvm
-from edgekit.building.compilation import failure_of
-from edgekit.tuning.child import Channel, yield_to_others
 from edgekit.tuning.messages import FindTasks, Learn, Propose, Task
 
 if TYPE_CHECKING:

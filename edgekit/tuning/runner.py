@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from edgekit.base.child import Channel
 from edgekit.base.errors import DeviceError, EdgekitError
 from edgekit.base.tvm_compat import load_tvm
 from edgekit.rpc.protocol import Assigned
 from edgekit.rpc.session import Claim, SessionLost, open_session
-from edgekit.tuning.child import Channel
 from edgekit.tuning.messages import (
     FAR,
     SPOIL,

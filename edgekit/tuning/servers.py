@@ -7,19 +7,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from edgekit.base.errors import DeviceError
+from edgekit.base.child import Child, ChildGone
+from edgekit.base.errors import DeviceError, EdgekitError
 from edgekit.base.events import SILENT, Events
-from edgekit.building.compilation import Failure
-from edgekit.building.compile_process import error_of
 from edgekit.rpc.protocol import TrackerAddress
 from edgekit.rpc.server import ServePlan
 from edgekit.rpc.tracker import private_tracker
-from edgekit.tuning.child import Child, ChildGone
 from edgekit.tuning.messages import LocalPlan, Trouble, Up
 
 _SECONDS_TO_COME_UP = 300.0
 """The longest start of a device, which may start a twin and upload an agent."""
-_A_LONG_TIME = 365 * 86_400.0
 
 Plan = ServePlan | LocalPlan
 
@@ -62,10 +59,9 @@ def served(
         ExitStack() as closing,
     ):
         wanted = list(plans(tracker))
-        children = [(name, Child("edgekit.tuning.serving", plan)) for name, plan in wanted]
+        children = [(name, Child("edgekit.tuning.serving", setup=plan)) for name, plan in wanted]
         for _, child in children:
-            closing.callback(child.close)
-            child.start()
+            closing.enter_context(child).start()
         problems: list[DeviceError] = []
         for name, child in children:
             try:
@@ -93,8 +89,6 @@ def _port_of(name: str, child: Child, told: Callable[[str, str], None]) -> int:
             ) from gone
         if isinstance(message, Up):
             return message.port
-        if isinstance(message, Failure):
-            raise error_of(message)
         told(name, message.text)
 
 
@@ -104,13 +98,13 @@ def _listen(
     """Follow a device until it ends: a lost one may come back on another port."""
     while True:
         try:
-            message = child.receive(_A_LONG_TIME)
+            message = child.receive()
         except ChildGone:
+            return
+        except EdgekitError as error:
+            told(name, error.message)
             return
         if isinstance(message, Up):
             names[message.port] = name
         elif isinstance(message, Trouble):
             told(name, message.text)
-        elif isinstance(message, Failure):
-            told(name, message.message)
-            return

@@ -13,15 +13,15 @@ import threading
 import time
 from typing import IO
 
+from edgekit.base.child import Channel
 from edgekit.base.children import NEUTRAL_FOLDER, NOTHING, start
 from edgekit.base.errors import EdgekitError
 from edgekit.base.events import Events, Warned
+from edgekit.base.failure import failure_of
 from edgekit.base.json_reader import read_json
 from edgekit.base.parent_process import parent_environment
-from edgekit.building.compilation import Failure
 from edgekit.rpc.protocol import LOOPBACK
 from edgekit.rpc.server import ServePlan, Serving, serve_device
-from edgekit.tuning.child import Channel
 from edgekit.tuning.messages import LocalPlan, Trouble, Up
 
 _SECONDS_BETWEEN_STARTS = 1.0
@@ -38,8 +38,7 @@ def main() -> None:
             assert isinstance(plan, ServePlan)
             _serve_remote(plan, channel)
     except EdgekitError as error:
-        kind = type(error).__name__
-        channel.send(Failure(kind, error.message, error.hint, error.details, ""))
+        channel.send(failure_of(error))
 
 
 def _serve_remote(plan: ServePlan, channel: Channel) -> None:

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from edgekit.base.child import Child
 from edgekit.base.errors import UnsupportedModelError
 from edgekit.base.events import SILENT, Events, Stage
 from edgekit.base.files import scratch_directory
@@ -25,7 +26,6 @@ from edgekit.compiler.schedules.choices import VERSION
 from edgekit.cross.link import Linker
 from edgekit.cross.toolchain import find_compiler
 from edgekit.tuning.batches import Batch
-from edgekit.tuning.child import Child
 from edgekit.tuning.crew import Crew
 from edgekit.tuning.finder import KernelFinder, kernels_found
 from edgekit.tuning.kernel_proposer import KernelProposer
@@ -240,8 +240,8 @@ def _crew(request: BuildRequest, devices: Pool, events: Events) -> Crew:
     runners = [
         Child(
             "edgekit.tuning.runner",
-            RunnerSetup(devices.tracker, key, devices.priority, HELD_SECONDS, _WAIT_SECONDS),
-            {"TVM_USE_RUNTIME_LIB": "1"},
+            setup=RunnerSetup(devices.tracker, key, devices.priority, HELD_SECONDS, _WAIT_SECONDS),
+            environment={"TVM_USE_RUNTIME_LIB": "1"},
         )
         for key in devices.keys
     ]
@@ -250,7 +250,7 @@ def _crew(request: BuildRequest, devices: Pool, events: Events) -> Crew:
         devices.taken(what.port, what.offer)
         return devices.name_of(what.port)
 
-    return Crew([Child(BUILDER, setup) for _ in range(builders)], runners, taken, events)
+    return Crew([Child(BUILDER, setup=setup) for _ in range(builders)], runners, taken, events)
 
 
 class _Display:

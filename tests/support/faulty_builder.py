@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from edgekit.base.child import Channel
 from edgekit.base.tvm_compat import load_tvm
 from edgekit.compiler.schedules.choices import ProductChoice
 from edgekit.tuning.builder import Workbench, serve
-from edgekit.tuning.child import Channel
 from edgekit.tuning.messages import OWN, BatchOrder, BuiltBatch
 
 FATAL = ProductChoice(unrolled=2)

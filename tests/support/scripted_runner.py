@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from edgekit.tuning.child import Channel
+from edgekit.base.child import Channel
 from edgekit.tuning.messages import BatchDone, Begun, BuiltBatch, Taken, Timed
 
 FATAL = 2

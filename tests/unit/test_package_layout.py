@@ -84,8 +84,8 @@ DISTRIBUTIONS = {
     "tvm_ffi": "apache-tvm-ffi",
 }
 
-PRINTERS = "cli cli.* __main__ devices.local.worker building.compile_worker models.torch.exporter"
-"""Those who show, and the workers, who speak to their parent that way."""
+PRINTERS = "cli cli.* __main__ base.child"
+"""Modules that show, and the one that flushes before a child process ends."""
 
 LINES_LIMIT = 500
 

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from edgekit.base.errors import DeviceError
+from edgekit.base.signals import signal_meaning
 from edgekit.devices.linux.agent_messages import STARTING, AgentInfo, AgentMessages, parse_info
 from edgekit.devices.linux.preflight import lacks_libraries
 from edgekit.devices.linux.remote_command import CommandEnded, CommandTimeout, Finished
-from edgekit.devices.local.crashes import failure_hint, signal_hint, signal_meaning
+from edgekit.devices.local.crashes import failure_hint, signal_hint
 from edgekit.devices.tensors import array_from_npy, largest_npy, npy_bytes
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The meaning of the signal that ended a model."""
+"""What to do about a model that crashed or failed."""
 
 from __future__ import annotations
 
@@ -7,14 +7,6 @@ from collections.abc import Mapping
 
 from edgekit.cross.library_code import OUTSIDE
 
-_MEANINGS: Mapping[int, str] = {
-    signal.SIGSEGV: "it touched memory that is not its own",
-    signal.SIGBUS: "it touched memory that does not exist",
-    signal.SIGILL: "it used an instruction that this CPU does not have",
-    signal.SIGFPE: "an integer was divided by zero",
-    signal.SIGABRT: "it gave up by itself",
-    signal.SIGKILL: "it was killed from outside",
-}
 _HINTS: Mapping[int, str] = {
     signal.SIGKILL: "most likely memory ran out; free some, or use a smaller model or --shape",
     signal.SIGFPE: "check the model's integer divisions, and the inputs they divide by",
@@ -23,13 +15,6 @@ _HINT_FOR_A_CRASH = (
     "this is a fault in compiled code, not in your input's form: build the model again, "
     "and report it with the model if it stays"
 )
-
-
-def signal_meaning(number: int) -> str:
-    """Name a signal and its meaning: SIGSEGV (it touched memory that is not its own)."""
-    name = next((s.name for s in signal.Signals if s == number), f"signal {number}")
-    meaning = _MEANINGS.get(number) or _description(number) or "of unknown meaning"
-    return f"{name} ({meaning})"
 
 
 def signal_hint(number: int, board: str) -> str:
@@ -44,10 +29,3 @@ def failure_hint(reason: str) -> str:
     if OUTSIDE in reason:
         return "feed indices that lie within the tensor"
     return "check that the bundle was built by this version of edgekit, for this board"
-
-
-def _description(number: int) -> str | None:
-    try:
-        return signal.strsignal(number)
-    except ValueError:
-        return None

@@ -9,18 +9,17 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-import threading
 import time
 from array import array
 from collections.abc import Callable, Mapping
 from types import ModuleType
-from typing import Any, BinaryIO, cast
+from typing import Any, cast
 
 import numpy as np
 
 from edgekit.base import metrics
 from edgekit.base.arrays import Array, numpy_dtype
-from edgekit.base.parent_process import end_with_parent
+from edgekit.base.child import Channel
 from edgekit.devices.base import MOST_RUNS
 from edgekit.devices.linux.region_work import WORKING
 from edgekit.devices.local.dlpack import DlpackArray
@@ -34,28 +33,22 @@ _SECONDS_BETWEEN_PROGRESS = 0.2
 
 def main(runtime_library: str, kind: type[Worker] | None = None) -> None:
     """Serve until stdin closes; tests give an extended `kind` of Worker."""
-    end_with_parent()
+    channel = Channel()
     _let_idle_threads_sleep()
-    requests, responses = _take_over_stdio()
-    worker = (kind or Worker)(responses, _load_runtime(runtime_library))
+    worker = (kind or Worker)(channel, _load_runtime(runtime_library))
     while True:
-        try:
-            request = read_frame(lambda buffer: _fill(requests, buffer))
-        except EOFError:
-            return
-        worker.answer(request)
+        worker.answer(read_frame(channel.fill))
 
 
 class Worker:
-    def __init__(self, responses: BinaryIO, ffi: ModuleType) -> None:
-        self._responses = responses
+    def __init__(self, channel: Channel, ffi: ModuleType) -> None:
+        self._channel = channel
         self._ffi = ffi
         self._cores = metrics.usable_cores()
         self._main: Callable[..., Any] | None = None
         self._set_instrument: Callable[..., Any] | None = None
         self._kept: tuple[object, ...] = ()
         self._memory_before: int | None = None
-        self._sending = threading.Lock()
         ffi.register_global_func("edgekit.progress", self._hear, override=True)
 
     def _hear(self, text: str) -> None:
@@ -153,10 +146,7 @@ class Worker:
         return [tensor for part in result for tensor in self._flat(part)]
 
     def _send(self, message: Mapping[str, object], arrays: list[Array] | None = None) -> None:
-        with self._sending:
-            for piece in encode_frame(message, arrays or []):
-                self._responses.write(piece)
-            self._responses.flush()
+        self._channel.write(encode_frame(message, arrays or []))
 
 
 class _Progress:
@@ -197,25 +187,6 @@ def _load_runtime(library: str) -> ModuleType:
 
     ctypes.CDLL(library, ctypes.RTLD_GLOBAL)
     return cast(ModuleType, tvm_ffi)
-
-
-def _fill(stream: BinaryIO, buffer: memoryview) -> None:
-    done = 0
-    while done < len(buffer):
-        count = stream.readinto(buffer[done:])  # type: ignore[attr-defined]
-        if not count:
-            raise EOFError
-        done += count
-
-
-def _take_over_stdio() -> tuple[BinaryIO, BinaryIO]:
-    """Keep the frames' channel private: what the model prints goes to stderr."""
-    requests, responses = os.dup(0), os.dup(1)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.dup2(2, 1)
-    os.close(nothing)
-    return os.fdopen(requests, "rb", buffering=0), os.fdopen(responses, "wb")
 
 
 def _let_idle_threads_sleep() -> None:

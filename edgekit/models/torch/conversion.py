@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import astuple, replace
@@ -11,13 +10,11 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
-import edgekit.base.errors
 from edgekit.base.cache import BuildCache
-from edgekit.base.children import TimeoutExpired, module_command, run
-from edgekit.base.errors import EdgekitError, MissingToolError, UnsupportedModelError
+from edgekit.base.child import Child, ChildGone
+from edgekit.base.errors import MissingToolError, UnsupportedModelError
 from edgekit.base.events import Events
 from edgekit.base.files import sha256_bytes, sha256_file
-from edgekit.base.parent_process import parent_environment
 from edgekit.base.tensors import TensorSpec
 from edgekit.models.model import ModelSource
 
@@ -61,29 +58,14 @@ def _key(source: ModelSource, inputs: tuple[TensorSpec, ...]) -> str:
 
 
 def _export(source: ModelSource, inputs: tuple[TensorSpec, ...], target: Path) -> None:
-    request = {
-        "path": str(source.path.absolute()),
-        "inputs": [(spec.name, spec.dtype, spec.shape) for spec in inputs],
-        "target": str(target),
-    }
-    command = module_command("edgekit.models.torch.exporter", json.dumps(request))
-    try:
-        # Ctrl-C kills the process that waits here.
-        environment = {**os.environ, **parent_environment()}
-        done = run(command, limit_s=_SECONDS, environment=environment)
-    except TimeoutExpired as error:
-        raise UnsupportedModelError(
-            f"PyTorch did not convert {source.path.name} to ONNX within an hour",
-            hint="export a simpler form of the module, or save it as ONNX",
-        ) from error
-    if done.status == 0 and target.is_file():
-        return
-    lines = done.output.splitlines()
-    if done.status == 0 and lines:
-        report = json.loads(lines[-1])
-        kind: type[EdgekitError] = getattr(edgekit.base.errors, report["type"])
-        raise kind(report["message"], hint=report["hint"], details=tuple(report["details"]))
-    raise UnsupportedModelError(
-        f"PyTorch's exporter cannot convert {source.path.name}: {done.last_words}",
-        hint="export a simpler form of the module, or save it as ONNX",
-    )
+    with Child("edgekit.models.torch.exporter") as child:
+        try:
+            child.ask((source.path.absolute(), inputs, target.absolute()), _SECONDS)
+        except ChildGone as gone:
+            name = source.path.name
+            raise UnsupportedModelError(
+                f"PyTorch did not convert {name} to ONNX within an hour"
+                if gone.silent
+                else f"PyTorch's exporter cannot convert {name}: {gone.reason}",
+                hint="export a simpler form of the module, or save it as ONNX",
+            ) from gone

@@ -7,12 +7,9 @@ becomes a node of the domain `aten`, which the importer refuses by name.
 
 from __future__ import annotations
 
-import json
 import logging
 import re
-import sys
 from collections.abc import Callable
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,8 +18,9 @@ import onnx_ir as ir
 import torch
 import torch.onnx
 
+from edgekit.base.child import Channel
 from edgekit.base.errors import EdgekitError, UnsupportedModelError
-from edgekit.base.parent_process import end_with_parent
+from edgekit.base.failure import failure_of
 from edgekit.base.tensors import TensorSpec
 from edgekit.models.model import ModelSource
 from edgekit.models.torch.decompositions import DECOMPOSITIONS, TRANSLATIONS, node
@@ -127,17 +125,15 @@ def _name_ends(graph: Any, inputs: tuple[str, ...], outputs: tuple[str, ...]) ->
 
 
 def main() -> None:
-    """Read a request from the command line; write the model, or an error on the standard output."""
-    end_with_parent()
+    channel = Channel()
     logging.disable(logging.WARNING)
-    request = json.loads(sys.argv[1])
-    inputs = tuple(
-        TensorSpec(name, dtype, tuple(shape)) for name, dtype, shape in request["inputs"]
-    )
+    path, inputs, target = channel.next()
     try:
-        export(Path(request["path"]), inputs, Path(request["target"]))
+        export(path, inputs, target)
+        channel.send(None)
     except EdgekitError as error:
-        sys.stdout.write(json.dumps(asdict(error.report())) + "\n")
+        channel.send(failure_of(error))
+    channel.end()
 
 
 if __name__ == "__main__":

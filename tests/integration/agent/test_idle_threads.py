@@ -26,10 +26,10 @@ import os, sys
 from pathlib import Path
 from edgekit.devices.local import worker
 from edgekit.devices.local.device import _runtime_library
-def load_instead():
+def load_instead(fill):
     worker._load_runtime(str(_runtime_library())).load_module(sys.argv[1])
     raise SystemExit
-worker._take_over_stdio = load_instead
+worker.read_frame = load_instead
 worker.main("")
 """
 

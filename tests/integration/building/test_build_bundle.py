@@ -24,6 +24,7 @@ from support.needs import needs
 from support.on_device import run_on
 
 from edgekit.base.cache import BuildCache
+from edgekit.base.child import Child
 from edgekit.base.errors import (
     BuildError,
     MissingToolError,
@@ -287,11 +288,12 @@ def test_a_compile_process_that_is_killed_is_a_build_error(
     job = LibraryJob(request_here.source, tmp_path, None, request_here.board.target)
     with (
         pytest.raises(BuildError, match="SIGKILL") as caught,
-        compiling_in_child(job, SILENT) as one,
+        Child("edgekit.building.compile_worker") as child,
     ):
-        assert isinstance(one, ChildCompilation)
+        one = ChildCompilation(child, job, SILENT)
         one.imported()
-        os.kill(one.pid, signal.SIGKILL)
+        assert child.pid is not None
+        os.kill(child.pid, signal.SIGKILL)
         one.compiled()
     assert caught.value.hint
     assert "memory" in caught.value.hint

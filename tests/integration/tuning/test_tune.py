@@ -25,6 +25,7 @@ from support.relax_modules import relax_of
 from support.rpc_lab import eventually, rpc_lab
 
 from edgekit.backends.offloading import compile_model
+from edgekit.base.child import Child
 from edgekit.base.events import SILENT, Event, Events, StageProgress
 from edgekit.building.request import BuildRequest
 from edgekit.building.tuned_kernels import measured_choices
@@ -40,7 +41,6 @@ from edgekit.store.database import close_store, open_store
 from edgekit.store.lookup import deliver_waiting
 from edgekit.store.tuning import all_records, progress_of, sessions
 from edgekit.store.tuning_runs import TuningRecord, TuningSession
-from edgekit.tuning.child import Child
 from edgekit.tuning.finder import kernels_found
 from edgekit.tuning.kernel_states import is_own
 from edgekit.tuning.messages import FindTasks

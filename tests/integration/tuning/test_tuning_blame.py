@@ -9,11 +9,11 @@ import pytest
 from support.building import CHECKOUT
 from support.scripted_runner import FATAL
 
+from edgekit.base.child import Child
 from edgekit.base.events import SILENT
 from edgekit.base.tensors import TensorSpec
 from edgekit.compiler.schedules.choices import ProductChoice
 from edgekit.tuning.batches import Batch
-from edgekit.tuning.child import Child
 from edgekit.tuning.crew import Crew
 from edgekit.tuning.messages import BuiltBatch, BuiltFunction, Subject
 
