@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,15 @@ def axes(*values: int) -> np.ndarray:
         (helper.make_node("Add", ["w", "row"], ["c"]), {}),
         (helper.make_node("Sub", ["row", "w"], ["c"]), {}),
         (helper.make_node("Mul", ["w", "scalar"], ["c"]), {}),
+        (helper.make_node("Slice", ["w", "from", "to"], ["c"]), {"from": axes(1), "to": axes(9)}),
+        (
+            helper.make_node("Slice", ["w", "from", "to", "axes", "steps"], ["c"]),
+            {"from": axes(-1), "to": axes(-9), "axes": axes(2), "steps": axes(-1)},
+        ),
+        (helper.make_node("Gather", ["w", "places"], ["c"], axis=2), {"places": axes(-1, 0, 2)}),
+        (helper.make_node("Gather", ["w", "places"], ["c"]), {"places": np.array(-1)}),
+        (helper.make_node("Concat", ["w", "w"], ["c"], axis=1), {}),
+        (helper.make_node("MatMul", ["square", "wide"], ["c"]), {}),
     ],
     ids=lambda value: value.op_type if isinstance(value, onnx.NodeProto) else "",
 )
@@ -68,7 +78,10 @@ def test_an_operator_on_constants_is_gone(
 ) -> None:
     constants = {
         "w": WEIGHT,
-        "wide": np.arange(12, dtype="float32").reshape(4, 3),
+        "wide": np.arange(12, dtype="float32").reshape(3, 4)
+        if node.op_type == "MatMul"
+        else np.arange(12, dtype="float32").reshape(4, 3),
+        "square": np.arange(9, dtype="float32").reshape(3, 3),
         "row": np.arange(4, dtype="float32"),
         "one": np.array([2.5], dtype="float32"),
         "scalar": np.array(1.5, dtype="float32"),
@@ -132,6 +145,58 @@ def test_quantised_weights_become_real_ones_however_large_they_get() -> None:
     )
 
     assert operators_in(folded(relax_of(model))) == ["matmul"]
+
+
+def imported(model: onnx.ModelProto, folder: Path) -> Any:
+    from edgekit.models.model import import_model, open_model
+
+    onnx.save(model, folder / "model.onnx")
+    return import_model(open_model(folder / "model.onnx")).module
+
+
+def test_equal_slices_of_a_weight_are_one_constant() -> None:
+    from edgekit.base.tvm_compat import constant_array
+
+    def two_slices(relax: Any) -> Any:
+        first, second = (
+            relax.op.strided_slice(relax.const(WEIGHT[0, 0]), [0], [0], [1]) for _ in range(2)
+        )
+        return relax.op.add(relax.op.abs(first), relax.op.exp(second))
+
+    module = folded(relax_module(two_slices))
+
+    values = [binding.value for binding in module["main"].body.blocks[0].bindings]
+    first, second = (value for value in values if constant_array(value) is not None)
+    assert operators_in(module) == ["abs", "exp", "add", "add"]
+    assert first.same_as(second)
+
+
+@pytest.mark.parametrize("kind", ["GRU", "LSTM", "RNN"])
+def test_a_recurrent_layer_slices_its_weights_before_it_runs(kind: str, tmp_path: Path) -> None:
+    from edgekit.base.tvm_compat import constant_array, load_tvm
+
+    load_tvm()
+    from tvm import relax
+
+    gates, hidden = {"GRU": 3, "LSTM": 4, "RNN": 1}[kind], 4
+    random = np.random.default_rng(0)
+    weights = {
+        name: random.standard_normal((1, gates * hidden, width)).astype("float32")
+        for name, width in (("w", 5), ("r", hidden))
+    }
+    node = helper.make_node(kind, ["x", "w", "r"], ["y"], hidden_size=hidden)
+    module = folded(imported(onnx_model([node], {"x": (6, 1, 5)}, ["y"], weights), tmp_path))
+
+    computed = [
+        binding.value
+        for block in module["main"].body.blocks
+        for binding in block.bindings
+        if isinstance(binding.value, relax.Call)
+        and binding.value.args
+        and all(constant_array(argument) is not None for argument in binding.value.args[:1])
+        and not any(isinstance(argument, relax.Var) for argument in binding.value.args)
+    ]
+    assert computed == []
 
 
 def test_a_scalar_stays_a_scalar() -> None:
