@@ -18,9 +18,8 @@ from edgekit.base.events import SILENT, Events
 from edgekit.base.files import free_space
 from edgekit.base.limits import limit_named_in, look_at_limits
 from edgekit.base.paths import cache_dir
-from edgekit.base.sizes import format_size
 from edgekit.base.tvm_compat import PINNED, installed_version
-from edgekit.base.wording import size as rounded_size
+from edgekit.base.wording import size
 from edgekit.building.prebuild import libraries_for
 from edgekit.building.products import product_of
 from edgekit.cross.sources.steps import TOOLS as LIBRARY_TOOLS
@@ -255,8 +254,8 @@ def _cache() -> Check:
         f"keep builds in {folder}",
         required=False,
         ok=free >= _SPACE_NEEDED,
-        found=f"{rounded_size(free)} free",
-        expected=f"{format_size(_SPACE_NEEDED)} free",
+        found=f"{size(free)} free",
+        expected=f"{size(_SPACE_NEEDED)} free",
         fix="`edgekit cache prune`, or set EDGEKIT_CACHE_DIR to a folder with more room",
     )
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from edgekit.advice.words import Considered, Known, Option
-from edgekit.base.wording import milliseconds
+from edgekit.base.wording import measured, number
 
 if TYPE_CHECKING:
     from edgekit.models.model import ModelSource
@@ -90,12 +90,12 @@ def _compared(options: list[Option]) -> list[Option]:
             ratio = plain.known.median / option.known.median if option.known.median else 1.0
             verdict = "yes" if ratio > 1 else "no"
             own = figure(plain.known)
-            words = f"{verdict}: {ratio:.2f} times as fast as {plain.name}, {words} against {own}"
+            words = (
+                f"{verdict}: {number(ratio)} times as fast as {plain.name}, {words} against {own}"
+            )
         compared.append(replace(option, answers=replace(option.answers, faster=words)))
     return compared
 
 
 def figure(known: Known) -> str:
-    if known.unit == "seconds":
-        return milliseconds(known.median)
-    return f"{known.median:,.0f} {known.unit}"
+    return measured(known.median, known.unit)

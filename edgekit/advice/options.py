@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from edgekit.advice.words import Answers, HotSpot, Option, Subject
 from edgekit.backends.registry import backend_names, kernel_backend_names, load_backend
 from edgekit.base.errors import EdgekitError, MissingToolError
+from edgekit.base.wording import counted, number, percent
 from edgekit.building.products import product_of
 
 if TYPE_CHECKING:
@@ -82,8 +83,8 @@ def _tuned(subject: Subject, board: Board) -> Option:
     else:
         ratio = gain.own_us / gain.best_us if gain.best_us else 1.0
         faster = (
-            f"{ratio:.2f} times as fast in the {gain.measured} of {gain.kernels} kernels that were "
-            f"measured on {', '.join(gain.devices)}"
+            f"{number(ratio)} times as fast in the {gain.measured} of "
+            f"{counted(gain.kernels, 'kernel')} that were measured on {', '.join(gain.devices)}"
         )
         reasons = ("builds use the measured kernels without an option",)
     return Option(
@@ -148,8 +149,8 @@ def _supported(found: Partition, regions: int) -> str:
     why = f"; {max(left, key=lambda words: left[words])}" if left else ""
     if not regions:
         return f"no: it takes nothing of this model{why}"
-    pieces = "one region" if regions == 1 else f"{regions} regions"
-    return f"yes: {taken} of {len(found.decisions)} operators, in {pieces}{why}"
+    operators = counted(len(found.decisions), "operator")
+    return f"yes: {taken} of {operators}, in {counted(regions, 'region')}{why}"
 
 
 def _faster(found: Partition) -> str:
@@ -166,13 +167,13 @@ def _hot(found: Partition, coverage: float) -> str:
     if not _macs_by(found.decisions):
         return "unknown: nothing in this model multiplies matrices"
     ours = _macs_by([d for d in found.decisions if d.backend is not None])
-    words = f"it takes {coverage:.0%} of the multiply-accumulates"
+    words = f"it takes {percent(coverage)} of the multiply-accumulates"
     if coverage >= _NEARLY_ALL:
         return f"yes: {words}"
     whole = _macs_by(found.decisions)
     hottest = max(whole, key=lambda name: whole[name])
     inside = ours.get(hottest, 0) / whole[hottest]
-    return f"{'in part' if ours else 'no'}: {words}, and {inside:.0%} of those in {hottest}"
+    return f"{'in part' if ours else 'no'}: {words}, and {percent(inside)} of those in {hottest}"
 
 
 def _missing(board: Board, name: str) -> tuple[str, ...]:

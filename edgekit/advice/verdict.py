@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from edgekit.advice.words import Advice, Considered, Option
+from edgekit.base.wording import number, percent
 
 if TYPE_CHECKING:
     from edgekit.advice.memory import Fit
@@ -54,12 +55,14 @@ def _verdict(options: tuple[Option, ...]) -> str:
         assert first.known is not None and slower.known is not None
         ratio = slower.known.median / first.known.median if first.known.median else 1.0
         caution = _ACCURACY if first.kind == "int8" else ""
-        return f"{first.name}: measured {ratio:.2f} times as fast as {slower.name}{caution}"
+        return f"{first.name}: measured {number(ratio)} times as fast as {slower.name}{caution}"
     if measured and first.known is not None:
         untried = [o.name for o in supported if o.known is None and o.kind != "int8"]
         more = f"; not measured yet: {', '.join(untried)}" if untried else ""
         return f"{first.name} is what was measured{more}"
     if first.kind == "library":
-        share = "" if first.coverage is None else f", it takes {first.coverage:.0%} of the work"
+        share = (
+            "" if first.coverage is None else f", it takes {percent(first.coverage)} of the work"
+        )
         return f"try {first.name} first{share}; --measure decides"
     return f"try {first.name} first; --measure decides"

@@ -2,55 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import Literal
 
+from edgekit.aot.job import TreeJob
 from edgekit.base.errors import BuildError
-from edgekit.base.sizes import format_size
+from edgekit.base.wording import exact_size
 from edgekit.bundle.manifest_bare_metal import BareMetal, StepEntry
-from edgekit.profiles.board import Memory
 
 _NAMED = 3
 
 
-def check_budget(report: BareMetal, memory: Memory, board: str, *, is_float: bool) -> None:
+def check_budget(report: BareMetal, job: TreeJob, *, is_float: bool) -> None:
     """Raise BuildError with how much memory is missing, and what takes it."""
+    memory, board = job.memory, job.origin.board
+    int8 = "int8 takes a quarter of it: edgekit quantize makes that of the model; "
+    hint = f"{int8 if is_float else ''}edgekit boards lists larger boards"
     if report.arena_bytes > memory.ram:
-        raise _too_large(
-            report,
-            f"the model needs {format_size(report.arena_bytes)} of memory for its arena, "
-            f"{format_size(report.arena_bytes - memory.ram)} more than the "
-            f"{format_size(memory.ram)} that {board} has for it",
-            "alive_bytes",
-            is_float,
+        inputs = "smaller shapes of its inputs take" if job.shapes_chosen else "smaller models take"
+        raise BuildError(
+            f"the model needs {exact_size(report.arena_bytes)} of memory for its arena, "
+            f"{report.arena_bytes - memory.ram:,} more than the {memory.ram:,} that {board} has "
+            "for it",
+            hint=f"{inputs} less; {hint}",
+            details=_details(report, "alive_bytes"),
         )
     needed = max(report.constant_bytes, report.flash_bytes)
     if memory.flash is not None and needed > memory.flash:
-        raise _too_large(
-            report,
-            f"the model needs {format_size(needed)} of flash, "
-            f"{format_size(needed - memory.flash)} more than the "
-            f"{format_size(memory.flash)} that {board} has for it",
-            "constant_bytes",
-            is_float,
+        raise BuildError(
+            f"the model needs {exact_size(needed)} of flash, {needed - memory.flash:,} more than "
+            f"the {memory.flash:,} that {board} has for it",
+            hint=hint,
+            details=_details(report, "constant_bytes"),
         )
 
 
-def _too_large(report: BareMetal, message: str, key: str, is_float: bool) -> BuildError:
-    largest = sorted(report.steps, key=lambda step: -_size(step, key))[:_NAMED]
-    int8 = "int8 takes a quarter of it: edgekit quantize makes that of the model; "
-    smaller = "a smaller input takes less: --shape; " if key == "alive_bytes" else ""
-    return BuildError(
-        message,
-        hint=f"{int8 if is_float else ''}{smaller}edgekit boards lists larger boards",
-        details=tuple(_details(largest, key)),
-    )
-
-
-def _details(steps: list[StepEntry], key: str) -> Iterator[str]:
+def _details(report: BareMetal, key: Literal["alive_bytes", "constant_bytes"]) -> tuple[str, ...]:
     words = "alive while it runs" if key == "alive_bytes" else "of constants"
-    for step in steps:
-        layers = ", ".join(step.layers) or step.name
-        yield f"{layers}: {format_size(_size(step, key))} {words}"
+    largest = sorted(report.steps, key=lambda step: -_size(step, key))[:_NAMED]
+    return tuple(
+        f"{', '.join(step.layers) or step.name}: {exact_size(_size(step, key))} {words}"
+        for step in largest
+    )
 
 
 def _size(step: StepEntry, key: str) -> int:

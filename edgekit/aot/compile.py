@@ -20,7 +20,7 @@ from edgekit.aot.tree import Origin, TreePlan
 from edgekit.aot.write import write_tree
 from edgekit.aot.write_project import include_folders, library_sources
 from edgekit.base.events import Events
-from edgekit.base.sizes import format_size
+from edgekit.base.wording import counted, size
 from edgekit.compiler.phases import Dump, no_dump
 from edgekit.models.model import Model
 
@@ -64,10 +64,12 @@ def compile_to_tree(
         compiled = compile_tree(model, job, offers, dump)
         plan = compiled.plan
         report = report_of(plan, compiled.choices)
-        check_budget(report, job.memory, job.origin.board, is_float=_is_float(plan.program))
+        check_budget(report, job, is_float=_is_float(plan.program))
         folder = scratch / "c"
         write_tree(plan, folder)
-        stage.result = f"{len(report.steps)} steps, an arena of {format_size(report.arena_bytes)}"
+        stage.result = (
+            f"{counted(len(report.steps), 'step')}, an arena of {size(report.arena_bytes)}"
+        )
     if report.arena_note:
         events.note(report.arena_note)
     return WrittenTree(

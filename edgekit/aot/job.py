@@ -30,6 +30,8 @@ class TreeJob:
     """The budget of the board."""
     ways: Mapping[str, Way] = field(default_factory=dict)
     """The ways that measured best, by the key of the step."""
+    shapes_chosen: bool = False
+    """Whether the caller chose shapes of inputs, and may choose smaller ones."""
     with_ways: bool = False
     """Whether to report the other ways of making each step's C."""
 

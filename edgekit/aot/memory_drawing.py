@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from edgekit.aot.memory_map import BoardFit, FlashUse, MemoryMap
 from edgekit.base import svg
+from edgekit.base.wording import counted, percent
 from edgekit.bundle.manifest_bare_metal import BufferEntry
 
 _WIDTH = 960.0
@@ -46,7 +47,10 @@ def draw_memory_map(memory: MemoryMap) -> str:
     parts: list[str] = []
     y = 28.0
     for title, drawn in (
-        (f"{memory.name}: {memory.arena_bytes} bytes of arena, step by step", _arena(memory)),
+        (
+            f"{memory.name}: {counted(memory.arena_bytes, 'byte')} of arena, step by step",
+            _arena(memory),
+        ),
         ("Flash, in bytes", _flash(memory)),
         ("Boards", _boards(memory)),
     ):
@@ -75,7 +79,7 @@ def _arena(memory: MemoryMap) -> tuple[float, list[str]]:
         shapes.append(_buffer(memory, buffer, (x, y), (width, height)))
     shapes.append(svg.rectangle(_LEFT, 0, room, _PLOT_HEIGHT, class_="frame"))
     bound = _PLOT_HEIGHT - height_of(memory.arena_bound)
-    told = f"{memory.arena_bound} bytes are alive at one step: no arena is smaller"
+    told = f"alive at one step: {counted(memory.arena_bound, 'byte')}; no arena is smaller"
     shapes.append(
         svg.with_tooltip(told, svg.line(_LEFT, bound, _LEFT + room, bound, class_="bound"))
     )
@@ -92,7 +96,7 @@ def _arena(memory: MemoryMap) -> tuple[float, list[str]]:
         shapes.append(svg.rectangle(_LEFT + at, y - 10, 12, 12, class_=kind))
         shapes.append(svg.text(_LEFT + at + 18, y, words))
     shapes.append(svg.line(_LEFT + 240, y - 4, _LEFT + 270, y - 4, class_="bound"))
-    words = f"the most that is alive at one step, {memory.arena_bound} bytes"
+    words = f"the most that is alive at one step, {counted(memory.arena_bound, 'byte')}"
     shapes.append(svg.text(_LEFT + 276, y, words))
     return _PLOT_HEIGHT + 40, shapes
 
@@ -102,7 +106,7 @@ def _buffer(
 ) -> str:
     (x, y), (width, height) = place, box
     first, last = (_step(memory, number) for number in (buffer.first, buffer.last))
-    told = f"{buffer.name}: {buffer.bytes} bytes at {buffer.offset}, {first} to {last}"
+    told = f"{buffer.name}: {counted(buffer.bytes, 'byte')} at {buffer.offset}, {first} to {last}"
     if buffer.use == "scratch":
         told = f"scratch of {told}"
     name = svg.fitting(buffer.name, width - 6, _CHARACTER) if height >= 12 else ""
@@ -122,8 +126,8 @@ def _flash(memory: MemoryMap) -> tuple[float, list[str]]:
     most = max([use.bytes for use in uses], default=0)
     shapes = []
     for row, use in enumerate(uses):
-        told = f"{use.what}: {use.bytes} bytes {', '.join(use.layers)}"
-        words = f"{use.bytes} ({100 * use.bytes / max(total, 1):.1f} %)"
+        told = f"{use.what}: {counted(use.bytes, 'byte')} {', '.join(use.layers)}"
+        words = f"{use.bytes:,} ({percent(use.bytes / max(total, 1))})"
         shapes.append(svg.with_tooltip(told, *_bar(row, use.what, (use.bytes, most), "bar", words)))
     return len(uses) * _ROW, shapes
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from edgekit.base.sizes import format_size
+from edgekit.base.wording import size
 from edgekit.bundle.manifest_bare_metal import BareMetal, BufferEntry
 from edgekit.profiles.board import Board, parse_board
 from edgekit.profiles.reader import list_profiles
@@ -79,7 +79,7 @@ def memory_map(c: BareMetal, boards: Iterable[Board]) -> MemoryMap:
 def _fit(board: Board, ram: int, flash: int) -> BoardFit:
     budget = board.memory.flash or 0
     over = (("RAM", ram - board.memory.ram), ("flash", flash - budget))
-    missing = [f"{format_size(count)} of {what} missing" for what, count in over if count > 0]
+    missing = [f"{size(count)} of {what} missing" for what, count in over if count > 0]
     return BoardFit(
         board=board.name,
         cpu=board.cpu.name,

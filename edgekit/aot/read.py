@@ -19,6 +19,7 @@ from edgekit.aot.quantised.recognised import STEP_PREFIX
 from edgekit.base.errors import BuildError, UnsupportedModelError
 from edgekit.base.node_names import named_after
 from edgekit.base.tvm_compat import constant_array
+from edgekit.base.wording import counted
 from edgekit.compiler.macs import ShapeDependsOnDataError, shape_of_type
 from edgekit.compiler.passes.indices import IndexRule, rule_of
 from edgekit.models.model import Model
@@ -196,7 +197,7 @@ class _Reader:
         size = math.prod(shape) * np.dtype(dtype).itemsize
         if size >= 1 << 31:
             raise UnsupportedModelError(
-                f"{name} would take {size} bytes, more than a microcontroller can address",
+                f"{name} would take {counted(size, 'byte')}, more than a microcontroller addresses",
                 hint="give the model a smaller input",
             )
         self.buffers.append(Buffer(self._buffer_names.name(name), dtype, shape, size))

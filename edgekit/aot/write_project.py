@@ -8,6 +8,7 @@ from edgekit.aot.c_text import C_TYPES
 from edgekit.aot.kernel import Library
 from edgekit.aot.tree import Port, TreePlan, ports
 from edgekit.base.quoting import c_comment, markdown_code, markdown_text
+from edgekit.base.wording import counted, exact_size
 
 HOST_FOLDER = "test/portable"
 """The model in C for any machine, where the main C is for one kind of CPU."""
@@ -128,9 +129,9 @@ def readme_text(plan: TreePlan) -> str:
         f"edgekit {plan.origin.edgekit} for {markdown_text(plan.origin.cpu)}.",
         "",
         f"- `{name}.h` is the whole interface, for C99 and C++.",
-        f"- `{name}.c` has one function for each of its {len(plan.program.steps)} steps; "
-        f"`{name}_weights.h` has {weights:,} bytes of constants.",
-        f"- It needs one arena of {plan.arena.bytes:,} bytes, no other writable memory, "
+        f"- `{name}.c` has a function for each of its {counted(len(plan.program.steps), 'step')}; "
+        f"`{name}_weights.h` has {exact_size(weights)} of constants.",
+        f"- It needs one arena of {exact_size(plan.arena.bytes)}, no other writable memory, "
         "and of the C library only `<string.h>` and `<math.h>`.",
         "",
         "```c",

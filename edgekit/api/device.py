@@ -13,6 +13,7 @@ from edgekit.api.keywords import BenchKeywords, BundleLike, ToleranceKeywords, U
 from edgekit.base.cancel import Cancellation
 from edgekit.base.errors import UsageError
 from edgekit.base.events import Events
+from edgekit.base.wording import counted
 from edgekit.bundle.folder import Bundle, open_bundle
 from edgekit.project.workspace import WorkspaceData
 
@@ -151,7 +152,7 @@ def only_sample(count: int, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
     """Return the inputs of a benchmark or a run, which take one sample."""
     if count > 1:
         raise UsageError(
-            f"{count} samples were given, and a benchmark repeats one",
+            f"{counted(count, 'sample')} were given, and a benchmark repeats one",
             hint="give every input one file",
         )
     return inputs

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from edgekit.backends.base import Region
-from edgekit.base.wording import amount, duration
+from edgekit.base.wording import amount, microseconds
 from edgekit.profiles.offload import Rates
 
 __all__ = ["Rates", "Verdict", "reckon"]
@@ -28,6 +28,6 @@ def reckon(region: Region, rates: Rates) -> Verdict:
     """
     saved = region.macs / 1e3 * (1 / rates.tvm_gmac_s - 1 / rates.library_gmac_s)
     boundary = rates.call_us + region.boundary_bytes / 1e3 / rates.copy_gb_s
-    work = f"not measured: {amount(region.macs)} MACs may save {duration(saved / 1e6)}"
-    price = f"the boundary costs about {duration(boundary / 1e6)}"
+    work = f"not measured: {amount(region.macs)} MACs may save {microseconds(saved)}"
+    price = f"the boundary costs about {microseconds(boundary)}"
     return Verdict(saved > boundary, f"{work}, {price}", saved - boundary)

@@ -8,10 +8,10 @@ from itertools import pairwise
 
 from edgekit.backends.layout import Layout, Point, Size, lay_out
 from edgekit.backends.picture import Box, Group, group_chains
-from edgekit.backends.report import PartitionReport, share
+from edgekit.backends.report import PartitionReport
 from edgekit.base import svg
 from edgekit.base.quoting import html_text
-from edgekit.base.wording import amount, printable, size
+from edgekit.base.wording import amount, counted, percent, printable, size
 
 MOST_APART = 60
 """The most boxes that are drawn one by one; above that, a chain becomes one box."""
@@ -58,11 +58,11 @@ def draw_html(report: PartitionReport, picture: str) -> str:
     """Return a self-contained HTML page."""
     coverage = report.coverage
     facts = [
-        f"{coverage.operators_offloaded} of {coverage.operators} operators "
-        f"({share(coverage.operators_offloaded, coverage.operators)})",
-        f"{share(coverage.macs_offloaded, coverage.macs)} of {amount(coverage.macs)} MACs",
-        f"{coverage.regions} regions",
-        f"{size(coverage.crossing_bytes)} in {coverage.crossings} tensors cross their boundaries",
+        f"{coverage.operators_offloaded} of {counted(coverage.operators, 'operator')} "
+        f"({percent(coverage.operators_share)})",
+        f"{percent(coverage.macs_share)} of {amount(coverage.macs)} MACs",
+        counted(coverage.regions, "region"),
+        f"{size(coverage.crossing_bytes)} in {counted(coverage.crossings, 'boundary tensor')}",
     ]
     legend = "".join(
         f'<span class="key"><i style="background:{colour}"></i>{html_text(name)}</span>'

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 
 from edgekit.backends.cost import Verdict
 from edgekit.base.events import SILENT, Events
-from edgekit.base.wording import duration
+from edgekit.base.wording import microseconds
 from edgekit.store.address import findings_folder, is_off
 from edgekit.store.lookup import region_costs
 from edgekit.store.runs import RegionCost
@@ -31,7 +31,7 @@ class Measured(RegionCost):
             return Verdict(
                 False, f"measured on {self.device}: its numbers differ from TVM's", saved
             )
-        library, tvm = duration(self.library_us / 1e6), duration(self.tvm_us / 1e6)
+        library, tvm = microseconds(self.library_us), microseconds(self.tvm_us)
         times = f"{library}, in TVM {tvm}"
         pays = self.library_us < _WORTH_IT * self.tvm_us
         return Verdict(pays, f"measured on {self.device}: {times}", saved)

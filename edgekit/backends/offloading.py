@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from edgekit.backends.base import Decision, Region
 from edgekit.base.events import SILENT, Events
 from edgekit.base.tvm_compat import load_tvm
+from edgekit.base.wording import counted
 from edgekit.compiler.compile import Compiled, compile_module, fused
 from edgekit.compiler.phases import Dump, dumper, no_dump, run_phase, run_phases
 from edgekit.compiler.schedules.choices import NO_CHOICES, Choices
@@ -125,7 +126,9 @@ def _both(early: Partition, late: Partition) -> Partition:
 
 def _coverage(decisions: Sequence[Decision], regions: int) -> str:
     offloaded = [decision for decision in decisions if decision.backend is not None]
-    return f"{len(offloaded)} of {len(decisions)} operators in {regions} regions"
+    return (
+        f"{len(offloaded)} of {counted(len(decisions), 'operator')} in {counted(regions, 'region')}"
+    )
 
 
 def fused_for(model: Model, target: Any, offload: Selection | None = None) -> Any:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from edgekit.backends.base import Decision, Region, Tensor
 from edgekit.base.report import Report
-from edgekit.base.wording import amount
+from edgekit.base.wording import amount, counted, percent
 from edgekit.bundle.manifest import Region as ManifestRegion
 
 
@@ -55,6 +55,14 @@ class Coverage:
     tvm_us: float | None
     """TVM's time for the same regions."""
 
+    @property
+    def operators_share(self) -> float:
+        return self.operators_offloaded / (self.operators or 1)
+
+    @property
+    def macs_share(self) -> float:
+        return self.macs_offloaded / (self.macs or 1)
+
 
 @dataclass(frozen=True)
 class PartitionReport(Report):
@@ -71,7 +79,7 @@ class PartitionReport(Report):
         names = ", ".join(self.backends) or "no backend"
         return (
             f"{self.model} on {self.board} with {names}: {found.operators_offloaded} of "
-            f"{found.operators} operators offloaded, {found.regions} regions"
+            f"{counted(found.operators, 'operator')} offloaded, {counted(found.regions, 'region')}"
         )
 
 
@@ -128,14 +136,7 @@ def offload_in_words(regions: Sequence[ManifestRegion]) -> str:
     parts = []
     for backend, own in by_backend.items():
         whole = own[0].model_macs
-        count = f"{len(own)} region{'s' if len(own) > 1 else ''}"
-        part = share(sum(region.macs for region in own), whole)
+        count = counted(len(own), "region")
+        part = percent(sum(region.macs for region in own) / whole)
         parts.append(f"{backend} {part} of {amount(whole)} MACs in {count}")
     return "; ".join(parts)
-
-
-def share(part: int, whole: int) -> str:
-    """Format a share; only the whole is 100 %."""
-    if part == whole:
-        return "100 %"
-    return f"{min(part / whole * 100, 99.9):.3g} %"

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from edgekit.base.errors import BuildError, EdgekitError, MissingToolError, ResourceError
-from edgekit.base.sizes import format_size
+from edgekit.base.wording import size
 
 _FILES_NEEDED = 64
 _MEMORY_NEEDED = 4 << 30
@@ -72,8 +72,8 @@ def look_at_limits() -> tuple[LimitCheck, ...]:
         ),
         LimitCheck(
             "limit of memory",
-            "none" if memory is None else format_size(memory),
-            format_size(_MEMORY_NEEDED),
+            "none" if memory is None else size(memory),
+            size(_MEMORY_NEEDED),
             memory is None or memory >= _MEMORY_NEEDED,
             _RAISE_MEMORY,
         ),
@@ -182,7 +182,7 @@ def _out_of_memory(why: str = "") -> ResourceError:
             hint="end other programs, or use a host with more memory",
         )
     return ResourceError(
-        f"the limit of memory is too small: a process may use {format_size(limit)}{why}",
+        f"the limit of memory is too small: a process may use {size(limit)}{why}",
         hint=f"raise it with `{_RAISE_MEMORY}` and run the command again",
     )
 

@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
+from edgekit.base.wording import counted
 from edgekit.base.zip_reader import ZipMember, read_zip
 
 Array = npt.NDArray[Any]
@@ -60,7 +61,7 @@ def read_npy_header(stream: BinaryIO) -> NpyHeader:
         raise NpyError(f"its .npy version {major}.{minor} is not 1.0, 2.0 or 3.0")
     length = int.from_bytes(_exactly(stream, _LENGTHS[major]), "little")
     if length > _LONGEST_HEADER:
-        raise NpyError(f"its header has {length} bytes")
+        raise NpyError(f"its header has {counted(length, 'byte')}")
     header = _parsed(
         _exactly(stream, length).decode("latin-1" if major < 3 else "utf-8", "replace")
     )
@@ -78,7 +79,7 @@ def read_npy(stream: BinaryIO) -> Array:
     found = stream.seek(0, io.SEEK_END) - begin
     stream.seek(begin)
     if found < header.bytes:
-        raise NpyError(f"it holds {found} bytes where its shape needs {header.bytes}")
+        raise NpyError(f"it holds {counted(found, 'byte')} where its shape needs {header.bytes:,}")
     array = np.empty(math.prod(header.shape), header.dtype)
     if array.size and stream.readinto(array.view(np.uint8).data) != header.bytes:  # type: ignore[attr-defined]
         raise NpyError("it became shorter while it was read")

@@ -6,10 +6,12 @@ means the name in its language, and can't end or extend the place it is put into
 
 from __future__ import annotations
 
+import csv
 import html
+import io
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
 from edgekit.base.wording import printable
@@ -68,6 +70,13 @@ def csv_cell(value: object) -> object:
         return value
     formula = value.lstrip().startswith(_FORMULA) or value[:1] in ("\t", "\r", "\n")
     return f"'{value}" if formula else value
+
+
+def csv_text(rows: Iterable[Sequence[object]]) -> str:
+    """Return rows as CSV that no spreadsheet takes for formulas."""
+    stream = io.StringIO()
+    csv.writer(stream).writerows([csv_cell(cell) for cell in row] for row in rows)
+    return stream.getvalue()
 
 
 def toml_string(text: str) -> str:

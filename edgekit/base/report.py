@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgekit.base.json_text import plain
 from edgekit.base.quoting import html_text
-from edgekit.base.wording import printable
+from edgekit.base.wording import counted, printable
 
 if TYPE_CHECKING:
     from edgekit.base.arrays import Array
@@ -87,7 +87,9 @@ def _words(value: object) -> str:
         return ", ".join(f"{key}: {_words(item)}" for key, item in value.items())
     if isinstance(value, list):
         if len(value) > 8 and all(isinstance(item, (int, float)) for item in value):
-            return f"{len(value)} values from {_words(min(value))} to {_words(max(value))}"
+            return (
+                f"{counted(len(value), 'value')} from {_words(min(value))} to {_words(max(value))}"
+            )
         shown = "; ".join(_words(item) for item in value[:_MOST_ROWS])
         return shown if len(value) <= _MOST_ROWS else f"{shown} and {len(value) - _MOST_ROWS} more"
     return str(value)

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import tomli
 
+from edgekit.base.wording import size
+
 SIZE_LIMIT = 64 * 1024
 _DEPTH_LIMIT = 8
 
@@ -49,7 +51,7 @@ def read_toml(path: Path) -> TomlSource:
 
 def parse_toml(path: Path, data: bytes) -> TomlSource:
     if len(data) > SIZE_LIMIT:
-        raise TomlError(f"it is larger than {SIZE_LIMIT // 1024} KiB")
+        raise TomlError(f"it is larger than {size(SIZE_LIMIT)}")
     try:
         text = data.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from edgekit.base.errors import BuildError, ProjectError
 from edgekit.base.events import Events
 from edgekit.base.interrupts import interrupts_deferred
+from edgekit.base.wording import counted
 from edgekit.bundle.folder import (
     ExpectedEntry,
     FileEntry,
@@ -105,7 +106,7 @@ def expect(
         usual = Vector(RANDOM, inputs, outputs, oracle.leeways(inputs, outputs))
         further = further_vectors(source, oracle, ends, usual, seed, edges)
         vectors = (usual, *further.vectors)
-        stage.result = f"by {entry.name} {entry.version} for {len(vectors)} vectors"
+        stage.result = f"by {entry.name} {entry.version} for {counted(len(vectors), 'vector')}"
     return Expectation(entry, vectors, further.left_out)
 
 

@@ -13,6 +13,7 @@ from edgekit.backends.report import PartitionReport, Timing, coverage_of, summar
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import storage_errors, write_atomically
 from edgekit.base.tvm_compat import load_tvm
+from edgekit.base.wording import counted
 from edgekit.building.request import BuildRequest
 from edgekit.models.model import import_model
 
@@ -66,7 +67,7 @@ def decide(request: BuildRequest, events: Events) -> Partition:
     with events.stage("partition") as stage:
         found = partition_model(model, selection_of(request.offload))
         offloaded = sum(decision.backend is not None for decision in found.decisions)
-        stage.result = f"{offloaded} of {len(found.decisions)} operators offloaded"
+        stage.result = f"{offloaded} of {counted(len(found.decisions), 'operator')} offloaded"
     return found
 
 

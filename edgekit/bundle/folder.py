@@ -25,6 +25,7 @@ from edgekit.base.files import (
     write_atomically,
 )
 from edgekit.base.tensors import TensorSpec
+from edgekit.base.wording import counted, size
 from edgekit.bundle.archive import is_archive, unpack_archive, write_archive
 from edgekit.bundle.manifest import (
     MANIFEST_LIMIT,
@@ -365,7 +366,7 @@ def _read_manifest_text(folder: Path) -> bytes:
         text = stream.read(MANIFEST_LIMIT + 1)
     if len(text) > MANIFEST_LIMIT:
         raise BundleError(
-            f"{file} is larger than {MANIFEST_LIMIT >> 20} MiB, which no manifest is",
+            f"{file} is larger than {size(MANIFEST_LIMIT)}, which no manifest is",
             hint="get the bundle again from the person who built it",
         )
     return text
@@ -382,7 +383,8 @@ def _check_file(folder: Path, entry: FileEntry) -> None:
     if found.st_size != entry.size:
         raise _damaged(
             folder,
-            f"its file {entry.path} has {found.st_size} bytes, the manifest says {entry.size}",
+            f"its file {entry.path} has {counted(found.st_size, 'byte')}, the manifest says "
+            f"{entry.size:,}",
         )
     with storage_errors("read the bundle", file):
         digest = sha256_file(file)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from edgekit.base.wording import counted
 from edgekit.models.comparison import Leeway
 
 RANDOM = "random"
@@ -54,7 +55,7 @@ def vectors_problem(vectors: Sequence[VectorEntry], inputs: int, outputs: int) -
         if not _NAME.fullmatch(vector.name):
             return f"has a reference vector of the name {vector.name[:40]!a}"
         if len(vector.inputs) != inputs:
-            return f"must list {inputs} input files for the vector {vector.name[:40]!a}"
+            return f"must list {counted(inputs, 'input file')} for the vector {vector.name[:40]!a}"
         if len(vector.outputs) != outputs:
             return (
                 "must list expected outputs just where it names an oracle: "

@@ -22,7 +22,7 @@ from edgekit.base.arrays import (
 from edgekit.base.errors import InputError
 from edgekit.base.npy import NpyError, NpyHeader, open_npz, read_npy, read_npy_header
 from edgekit.base.tensors import TensorSpec
-from edgekit.base.wording import did_you_mean
+from edgekit.base.wording import counted, did_you_mean
 from edgekit.models.images import IMAGE_SUFFIXES, load_image
 from edgekit.models.preprocess import example_toml
 
@@ -188,7 +188,7 @@ def _count_samples(parts: Mapping[str, Sequence[_Part]], entries: Mapping[str, I
     for name, found in parts.items():
         if len(found) not in (1, count):
             raise InputError(
-                f"the input {name!r} has {len(found)} files where another has {count}",
+                f"the input {name!r} has {counted(len(found), 'file')} where another has {count}",
                 hint="give every input one file a sample, or one file for all samples",
             )
     return count
@@ -269,7 +269,7 @@ def _refuse_nonfinite(array: Array, part: _Part, spec: TensorSpec) -> None:
         index = tuple(int(i) for i in np.unravel_index(bad[0], array.shape))
         raise InputError(
             f"{part.path} holds NaN or infinity for the input {spec.name!r}: {bad.size} of "
-            f"{array.size} elements, the first at {list(index)}",
+            f"{counted(array.size, 'element')}, the first at {list(index)}",
             hint="correct the data, or say --allow-nonfinite if it is meant",
         )
 

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edgekit.base.errors import UsageError
-from edgekit.base.wording import duration, milliseconds, size
+from edgekit.base.wording import (
+    celsius,
+    clock_rate,
+    counted,
+    duration,
+    energy,
+    number,
+    percent,
+    size,
+)
 from edgekit.cli.bench_matrix import MatrixOptions, run_matrix
 from edgekit.cli.console import Console
 from edgekit.cli.device_options import several_devices_options
@@ -169,9 +178,9 @@ def command(
 
 def _cells(report: BenchReport) -> list[object]:
     return [
-        milliseconds(report.median),
-        milliseconds(report.p90),
-        milliseconds(report.minimum),
+        duration(report.median),
+        duration(report.p90),
+        duration(report.minimum),
         report.runs,
         report.threads,
         None if report.load is None else duration(report.load),
@@ -194,8 +203,8 @@ def render_bench(console: Console, report: BenchSummary) -> None:
         return
     console.fields(
         [
-            *((name, milliseconds(value)) for name, value in rows),
-            ("throughput", f"{_per_second(report.throughput)} inferences/s"),
+            *((name, duration(value)) for name, value in rows),
+            ("throughput", f"{number(report.throughput)} inferences/s"),
             ("runs", f"{report.runs} after {report.warmup} to warm up"),
             ("threads", report.threads),
             ("loaded in", None if report.load is None else duration(report.load)),
@@ -219,14 +228,14 @@ def _sensed(report: BenchSummary) -> list[tuple[str, object]]:
         above = (
             ""
             if power.joules_above_idle is None
-            else f", {power.joules_above_idle * 1e3:.3g} mJ of it above idle"
+            else f", {energy(power.joules_above_idle)} of it above idle"
         )
         rows += [
             ("power", f"{power.watts:.2f} W ({power.source}){idle}"),
-            ("energy of an inference", f"{power.joules * 1e3:.3g} mJ{above}"),
+            ("energy of an inference", f"{energy(power.joules)}{above}"),
         ]
     if report.temperature is not None:
-        rows.append(("hottest", f"{report.temperature:.0f} °C"))
+        rows.append(("hottest", celsius(report.temperature)))
     if report.throttled:
         rows.append(("throttled", "yes: the times are not the board's best"))
     return rows if report.state is None else [*rows, *_state(report.state)]
@@ -238,7 +247,7 @@ def _state(state: BoardState) -> list[tuple[str, object]]:
     if state.power_mode is not None:
         rows.append(("power mode", state.power_mode))
     clocks = [clock for clock in state.clocks if not clock.name.startswith("cpu")]
-    rows += [(f"clock of {clock.name}", f"{clock.mean:.0f} MHz") for clock in clocks]
+    rows += [(f"clock of {clock.name}", clock_rate(clock.mean * 1e6)) for clock in clocks]
     if state.gpu_memory is not None:
         rows.append(("memory on the GPU", size(state.gpu_memory)))
     return rows + [(fan.name, f"{fan.mean:.0f}") for fan in state.fans]
@@ -250,8 +259,8 @@ def _render_counted(console: Console, report: BenchSummary, counted: CountedSumm
     fields: list[tuple[str, object]] = [(counted.unit, f"{counted.median:,}{spread}")]
     if counted.clock is not None:
         fields += [
-            ("median", f"{milliseconds(report.median)} at {counted.clock / 1e6:g} MHz"),
-            ("throughput", f"{_per_second(report.throughput)} inferences/s"),
+            ("median", f"{duration(report.median)} at {clock_rate(counted.clock)}"),
+            ("throughput", f"{number(report.throughput)} inferences/s"),
         ]
     fields += [
         ("runs", f"{report.runs} after {report.warmup} to warm up"),
@@ -262,7 +271,7 @@ def _render_counted(console: Console, report: BenchSummary, counted: CountedSumm
         console.print()
         console.table(
             ("layer", counted.unit, "share"),
-            [(step.name, f"{step.count:,}", _percent(step.share)) for step in counted.steps],
+            [(step.name, f"{step.count:,}", percent(step.share)) for step in counted.steps],
             right=(counted.unit, "share"),
         )
     for note in report.notes:
@@ -272,32 +281,24 @@ def _render_counted(console: Console, report: BenchSummary, counted: CountedSumm
 def _render_profile(console: Console, profile: Profile) -> None:
     console.print()
     console.print(
-        f"{milliseconds(profile.seconds)} in kernels, "
-        f"medians of {profile.inferences} profiled inferences:"
+        f"{duration(profile.seconds)} in kernels, "
+        f"medians of {counted(profile.inferences, 'profiled inference')}:"
     )
     shown, rest = profile.kernels[:_SHOWN_KERNELS], profile.kernels[_SHOWN_KERNELS:]
     rows = [
-        (kernel.name, f"{kernel.calls:.4g}", milliseconds(kernel.seconds), _percent(kernel.share))
+        (kernel.name, number(kernel.calls), duration(kernel.seconds), percent(kernel.share))
         for kernel in shown
     ]
     if rest:
         rows.append(
             (
                 f"{len(rest)} more",
-                f"{sum(kernel.calls for kernel in rest):.4g}",
-                milliseconds(sum(kernel.seconds for kernel in rest)),
-                _percent(sum(kernel.share for kernel in rest)),
+                number(sum(kernel.calls for kernel in rest)),
+                duration(sum(kernel.seconds for kernel in rest)),
+                percent(sum(kernel.share for kernel in rest)),
             )
         )
     console.table(("kernel", "calls", "time", "share"), rows, right=("calls", "time", "share"))
-
-
-def _percent(share: float) -> str:
-    return f"{share:.1%}"
-
-
-def _per_second(rate: float) -> str:
-    return f"{rate:.0f}" if rate >= 1000 else f"{rate:.4g}"
 
 
 def _bytes(count: int | None) -> str | None:
@@ -305,4 +306,4 @@ def _bytes(count: int | None) -> str | None:
 
 
 def _megahertz(frequency: float | None) -> str | None:
-    return None if frequency is None else f"{frequency:.0f} MHz"
+    return None if frequency is None else clock_rate(frequency * 1e6)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgekit.base.errors import DevicesFailedError
+from edgekit.base.wording import counted
 from edgekit.cli.console import Console
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def run_matrix(
     console.report(matrix, lambda: _render(console, matrix))
     if matrix.failed:
         raise DevicesFailedError(
-            f"{len(matrix.failed)} of {len(matrix.cells)} measurements failed",
+            f"{len(matrix.failed)} of {counted(len(matrix.cells), 'measurement')} failed",
             hint="fix the causes and run the same command again: finished cells are not repeated",
             details=tuple(f"{c.board} with {c.offload}: {c.error}" for c in matrix.failed),
         )

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from edgekit.base.sizes import format_size
-from edgekit.base.wording import size as rounded_size
+from edgekit.base.wording import clock_rate, size
 from edgekit.cli.options import BOARD
 from edgekit.cli.profile_commands import ProfileView, profile_group
 from edgekit.profiles.board import (
@@ -21,16 +20,10 @@ from edgekit.profiles.board import (
 )
 
 
-def _size(count: int) -> str:
-    """Format a size as the profile spells it, or rounded if that is long."""
-    exact = format_size(count)
-    return exact if len(exact) <= len("1023 KiB") else rounded_size(count)
-
-
 def _row(board: Board) -> Sequence[object]:
-    flash = None if board.memory.flash is None else _size(board.memory.flash)
+    flash = None if board.memory.flash is None else size(board.memory.flash)
     offload = ", ".join(board.offload.default) or None
-    return (board.kind, board.target.cpu, _size(board.memory.ram), flash, offload, board.title)
+    return (board.kind, board.target.cpu, size(board.memory.ram), flash, offload, board.title)
 
 
 def _fields(board: Board) -> Sequence[tuple[str, object]]:
@@ -47,7 +40,7 @@ def _fields(board: Board) -> Sequence[tuple[str, object]]:
         ("offload", _offload(board)),
         ("memory", _memory(board.memory)),
         *(
-            ("region", f"{region.name}: {_size(region.size)} at {region.start:#010x}, {region.use}")
+            ("region", f"{region.name}: {size(region.size)} at {region.start:#010x}, {region.use}")
             for region in board.memory.regions
         ),
         ("reached by", _transport(board)),
@@ -69,8 +62,8 @@ def _offload(board: Board) -> str:
 
 
 def _memory(memory: Memory) -> str:
-    ram = f"{_size(memory.ram)} RAM"
-    return ram if memory.flash is None else f"{ram}, {_size(memory.flash)} flash"
+    ram = f"{size(memory.ram)} RAM"
+    return ram if memory.flash is None else f"{ram}, {size(memory.flash)} flash"
 
 
 def _transport(board: Board) -> str:
@@ -79,7 +72,7 @@ def _transport(board: Board) -> str:
 
 
 def _firmware(firmware: Firmware) -> str:
-    return f"{firmware.family} at {firmware.clock / 1e6:g} MHz, {_size(firmware.stack)} of stack"
+    return f"{firmware.family} at {clock_rate(firmware.clock)}, {size(firmware.stack)} of stack"
 
 
 def _flash(flash: Flash) -> str:
@@ -88,7 +81,7 @@ def _flash(flash: Flash) -> str:
 
 
 def _twin(twin: Twin) -> str:
-    memory = f", {_size(twin.memory)}" if twin.memory else ""
+    memory = f", {size(twin.memory)}" if twin.memory else ""
     return f"{twin.emulator}, machine {twin.machine}, CPU {twin.cpu}{memory}"
 
 

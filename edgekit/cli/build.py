@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from edgekit.aot.packages.formats import CODE_FORMATS, CodeFormat
-from edgekit.base.wording import duration, size
+from edgekit.base.wording import counted, duration, size
 from edgekit.bundle.manifest_oracle import oracle_in_words
 from edgekit.bundle.manifest_vectors import vectors_in_words
 from edgekit.cli.console import Console
@@ -115,7 +115,7 @@ def _render(console: Console, result: BuildResult) -> None:
     console.heading(f"{manifest.model.name} for {manifest.board.name}, {how}")
     pairs = [
         ("bundle", str(result.bundle.path)),
-        ("size", f"{size(total)} in {len(manifest.files)} files"),
+        ("size", f"{size(total)} in {counted(len(manifest.files), 'file')}"),
         *product_in(manifest).size_in_words(manifest, result.weight_bytes),
         *(("package", file.path) for file in manifest.files if file.role == "package"),
         ("expected outputs", oracle_in_words(manifest.oracle)),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from edgekit.base.errors import UsageError
-from edgekit.base.wording import duration, size
+from edgekit.base.wording import counted, duration, size
 from edgekit.cli.console import Console
 from edgekit.cli.options import Group, json_option, pass_console
 
@@ -173,8 +173,5 @@ def prune_command(
 def _counted(entries: Sequence[CacheEntry]) -> str:
     """Return counts by kind, such as `2 builds, 1 twin image`."""
     kinds = Counter("build" if entry.kind == "unpacked" else entry.kind for entry in entries)
-    counts = [
-        f"{count} {'libraries' if kind == 'library' and count != 1 else kind + 's' * (count != 1)}"
-        for kind, count in sorted(kinds.items())
-    ]
+    counts = [counted(count, kind) for kind, count in sorted(kinds.items())]
     return ", ".join(counts) or "nothing"

@@ -14,18 +14,21 @@ import traceback
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from edgekit.base.errors import EdgekitError, ErrorReport
 from edgekit.base.events import Event, Events
 from edgekit.base.json_text import json_line, json_text
-from edgekit.base.wording import printable
+from edgekit.base.wording import counted, printable, width
 from edgekit.cli.progress import LiveProgress, PlainProgress, Progress, QuietProgress, write_line
-from edgekit.cli.table import GAP, Table
+from edgekit.cli.table import GAP, Table, left_out_note, wrapped
 
 if TYPE_CHECKING:
     from edgekit.api.workspace import Workspace
 
+_MOST_ROWS, _FEW = 20, 5
+"""The rows of a long table that are shown, and how few more make it no longer than it is worth."""
 _BOLD, _RED, _CYAN, _RESET = "\x1b[1m", "\x1b[1;31m", "\x1b[36m", "\x1b[0m"
 
 
@@ -53,6 +56,8 @@ class Console:
         self.as_json = as_json
         self.color = color
         self.debug = debug
+        self.csv_path: Path | None = None
+        """The file for the table that `listing` shows."""
         self._stdout = stdout
         self._stderr = stderr
         self._progress: Progress | None = None
@@ -99,26 +104,62 @@ class Console:
         rows: Iterable[Sequence[object]],
         *,
         right: Sequence[str] = (),
+        spare: Sequence[str] = (),
     ) -> None:
         """Print aligned columns on stdout; those named in `right` hold numbers.
 
-        On a terminal, text is wrapped to fit, the last column's first. If that is not enough,
-        each row is printed as fields. In a pipe a row is always one line.
+        On a terminal, text is wrapped to fit, and columns are left out if that is not enough,
+        those in `spare` first. In a pipe a row is always one line, and nothing is left out.
         """
-        room = self._width() if self._is_fancy(self.stdout) else None
-        table = Table(columns, [[_cell(value) for value in row] for row in rows], right)
-        header, lines = table.lines(room)
+        table = Table(columns, [[_cell(value) for value in row] for row in rows], right, spare)
+        header, lines, left_out = table.lines(self._room())
         for line in header:
             write_line(self.stdout, self._styled(line, _BOLD, self.stdout))
         for line in lines:
             write_line(self.stdout, line)
+        if left_out:
+            write_line(self.stdout, left_out_note(left_out))
+
+    def listing(
+        self,
+        columns: Sequence[str],
+        rows: Iterable[Sequence[object]],
+        *,
+        right: Sequence[str] = (),
+        spare: Sequence[str] = (),
+    ) -> None:
+        """Print a table that may be long: its beginning, and how to see the rest.
+
+        With --csv the whole of it is written to that file.
+        """
+        rows = list(rows)
+        if self.csv_path is not None:
+            self._write_csv(self.csv_path, [columns, *rows])
+        shown = rows if len(rows) <= _MOST_ROWS + _FEW else rows[:_MOST_ROWS]
+        self.table(columns, shown, right=right, spare=spare)
+        if len(shown) < len(rows) and self.csv_path is None:
+            self.print(f"and {len(rows) - len(shown):,} more: --csv FILE writes all {len(rows):,}")
+        if self.csv_path is not None:
+            self.print(f"wrote {counted(len(rows), 'row')} to {self.csv_path}")
+
+    def _write_csv(self, path: Path, rows: Iterable[Sequence[object]]) -> None:
+        from edgekit.base.files import storage_errors, write_atomically
+        from edgekit.base.quoting import csv_text
+
+        with storage_errors("write the table", path):
+            write_atomically(path, csv_text(rows))
 
     def fields(self, pairs: Iterable[tuple[str, object]]) -> None:
-        """Print names and values on stdout, one pair per line."""
-        pairs = [(name, _cell(value)) for name, value in pairs]
-        width = max((len(name) for name, _ in pairs), default=0)
-        for name, value in pairs:
-            write_line(self.stdout, f"{name.ljust(width)}{GAP}{value}".rstrip())
+        """Print names and values on stdout, one pair per line; long values wrap on a terminal."""
+        cells = [(name, _cell(value)) for name, value in pairs]
+        left = max((width(name) for name, _ in cells), default=0) + len(GAP)
+        room = self._room()
+        for name, value in cells:
+            label = f"{name}{' ' * (left - width(name))}"
+            lines = [value] if room is None else wrapped(value, room - left, break_words=False)
+            for line in lines:
+                write_line(self.stdout, f"{label}{line}".rstrip())
+                label = " " * left
 
     def traceback(self, cause: BaseException) -> None:
         """Print an error's traceback on stderr."""
@@ -174,8 +215,9 @@ class Console:
     def _styled(self, text: str, style: str, stream: TextIO) -> str:
         return f"{style}{text}{_RESET}" if self._is_fancy(stream) else text
 
-    def _width(self) -> int:
-        return shutil.get_terminal_size((100, 24)).columns
+    def _room(self) -> int | None:
+        """Return the columns of the terminal that shows results, or None if none does."""
+        return shutil.get_terminal_size().columns if self.stdout.isatty() else None
 
 
 def _cell(value: object) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from edgekit.base.errors import UsageError
-from edgekit.base.wording import duration, milliseconds, size
+from edgekit.base.wording import counted, duration, measured, size
 from edgekit.bundle.manifest_oracle import NOTHING_PROVEN
 from edgekit.cli.bench import render_bench
 from edgekit.cli.console import Console
@@ -144,7 +144,7 @@ def _render(console: Console, report: DeployReport) -> None:
 def _render_fleet(console: Console, report: FleetReport) -> None:
     name = report.build.bundle.manifest.model.name
     well = [outcome for outcome in report.devices if outcome.error is None]
-    console.heading(f"{name} is on {len(well)} of {len(report.devices)} devices")
+    console.heading(f"{name} is on {len(well)} of {counted(len(report.devices), 'device')}")
     console.fields([_bundle(report.build), ("version", report.build.bundle.digest[:12])])
     console.table(
         ("device", "result", "max error", "median", "p90", "sent", "took"),
@@ -163,7 +163,7 @@ def _row(outcome: Outcome[Deployed]) -> list[object]:
         "not verified" if verification is None else "verified",
         None if verification is None else _error(verification),
         None if bench is None else _speed(bench)[1],
-        None if bench is None or bench.counted is not None else milliseconds(bench.p90),
+        None if bench is None or bench.counted is not None else duration(bench.p90),
         None if installed is None else size(installed.sent),
         took,
     ]
@@ -182,8 +182,8 @@ def _speed(bench: BenchSummary) -> tuple[str, str]:
     """Return the label and value of the speed: a count where an emulated core has no clock."""
     counted = bench.counted
     if counted is not None and counted.clock is None:
-        return counted.unit, f"{counted.median:,}"
-    return "median latency", milliseconds(bench.median)
+        return counted.unit, measured(counted.median, counted.unit)
+    return "median latency", duration(bench.median)
 
 
 def _bundle(build: BuildResult) -> tuple[str, str]:
@@ -205,5 +205,4 @@ def _error(verification: VerifyReport) -> str:
     output = max(verification.outputs, key=lambda output: output.max_error, default=None)
     if output is None or output.max_error == 0:
         return "none: every element is equal"
-    unit = " steps" if output.unit == "steps" else ""
-    return f"{output.max_error:.3g}{unit} in {output.name} (allowed: {output.tolerance})"
+    return f"{output.error_in_words()} in {output.name} (allowed: {output.tolerance})"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from edgekit.base.errors import UsageError
-from edgekit.base.wording import size
+from edgekit.base.wording import counted, size
 from edgekit.cli.console import Console
 from edgekit.cli.options import (
     REMOTE_DEVICE,
@@ -312,8 +312,8 @@ def clean_command(console: Console, name: str, keep: int, everything: bool) -> N
 
     def render() -> None:
         console.print(
-            f"removed {report.models} models and {report.agents} agents from {name}, "
-            f"{size(report.freed)}"
+            f"removed {counted(report.models, 'model')} and {counted(report.agents, 'agent')} "
+            f"from {name}, {size(report.freed)}"
         )
 
     console.report(report, render)

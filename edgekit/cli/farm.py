@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from edgekit.base.wording import duration
+from edgekit.base.wording import celsius, duration
 from edgekit.cli.console import Console
 from edgekit.cli.options import REMOTE_DEVICE, Group, json_option, pass_console
 from edgekit.rpc.protocol import DEFAULT_PORT
@@ -310,7 +310,7 @@ def _row(device: DeviceStatus, now: float, hosts: bool) -> list[object]:
         duration(max(now - device.since, 0)),
         who,
         None if device.load is None else f"{device.load:.2f}",
-        None if device.temperature is None else f"{device.temperature:.0f}",
+        None if device.temperature is None else celsius(device.temperature),
         device.sessions,
         _why(device, now).removeprefix(": ") or None,
     ]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from edgekit.base.wording import duration, size
+from edgekit.base.wording import clock_rate, duration, size
 from edgekit.cli.console import Console
 from edgekit.cli.device_options import device_options
 from edgekit.cli.options import Command, bundle_argument, json_option, pass_console
@@ -40,7 +40,7 @@ def command(console: Console, bundle: Path, where: DeviceKeywords, again: bool) 
         console.fields(
             [
                 ("firmware", board.firmware[:12]),
-                ("core", f"{board.core} at {board.clock / 1e6:g} MHz"),
+                ("core", f"{board.core} at {clock_rate(board.clock)}"),
                 ("serial port", board.port),
                 *(
                     ("model", f"{model.name}, {size(model.arena)} of arena")

@@ -16,7 +16,7 @@ from click.shell_completion import CompletionItem
 
 from edgekit.base.errors import EdgekitError, UsageError
 from edgekit.base.paths import ProfileKind
-from edgekit.base.wording import did_you_mean
+from edgekit.base.wording import counted, did_you_mean
 from edgekit.cli.console import Console
 from edgekit.models.model import MODEL_SUFFIXES
 
@@ -133,6 +133,21 @@ json_option: Decorator = click.option(
     help="Print one JSON document on stdout.",
 )
 """An option for commands that call `console.report(document, render)`."""
+
+
+def _remember_csv(context: click.Context, parameter: click.Parameter, path: Path | None) -> None:
+    console_of(context).csv_path = path
+
+
+csv_option: Decorator = click.option(
+    "--csv",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    expose_value=False,
+    callback=_remember_csv,
+    help="Write the whole list to this file.",
+)
+"""An option for commands that call `console.listing(columns, rows)`."""
 
 
 class _Named(click.types.StringParamType):
@@ -318,7 +333,7 @@ def parse_shape_option(text: str) -> tuple[str, tuple[int, ...]]:
         )
     if len(parts) > _LARGEST_RANK:
         raise UsageError(
-            f"--shape {text} has {len(parts)} dimensions",
+            f"--shape {text} has {counted(len(parts), 'dimension')}",
             hint=f"at most {_LARGEST_RANK} dimensions can be given",
         )
     return name, tuple(int(part) for part in parts)

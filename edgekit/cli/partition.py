@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from edgekit.base.errors import UsageError
-from edgekit.base.wording import amount, duration, size
+from edgekit.base.wording import amount, counted, microseconds, percent, size
 from edgekit.cli.console import Console
 from edgekit.cli.device_options import device_options_with_timeout
 from edgekit.cli.options import (
@@ -119,39 +119,33 @@ def _row(region: RegionSummary) -> tuple[object, ...]:
         len(region.inputs),
         len(region.outputs),
         size(region.boundary_bytes),
-        _time(times.library_us if times else None),
-        _time(times.tvm_us if times else None),
+        microseconds(times.library_us if times else None),
+        microseconds(times.tvm_us if times else None),
     )
 
 
 def _facts(coverage: Coverage, backends: tuple[str, ...]) -> list[tuple[str, object]]:
-    from edgekit.backends.report import share
-
     facts: list[tuple[str, object]] = [
         ("backends", ", ".join(backends) or "none: TVM compiles everything"),
         (
             "operators",
             f"{coverage.operators_offloaded} of {coverage.operators} offloaded, "
-            f"{share(coverage.operators_offloaded, coverage.operators)}",
+            f"{percent(coverage.operators_share)}",
         ),
         (
             "multiply-accumulates",
             f"{amount(coverage.macs_offloaded)} of {amount(coverage.macs)}, "
-            f"{share(coverage.macs_offloaded, coverage.macs)}"
+            f"{percent(coverage.macs_share)}"
             if coverage.macs
             else "none in this model",
         ),
         ("regions", coverage.regions),
         (
             "boundary crossings",
-            f"{coverage.crossings} tensors, {size(coverage.crossing_bytes)}",
+            f"{counted(coverage.crossings, 'tensor')}, {size(coverage.crossing_bytes)}",
         ),
     ]
     if coverage.library_us is not None:
-        library, tvm = _time(coverage.library_us), _time(coverage.tvm_us)
+        library, tvm = microseconds(coverage.library_us), microseconds(coverage.tvm_us)
         facts.append(("measured", f"the regions take {library}; compiled by TVM {tvm}"))
     return facts
-
-
-def _time(microseconds: float | None) -> str | None:
-    return None if microseconds is None else duration(microseconds / 1e6)

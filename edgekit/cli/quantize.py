@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edgekit.base.own_backends import own_backends
-from edgekit.base.wording import size
+from edgekit.base.wording import number, percent, size
 from edgekit.cli.console import Console
 from edgekit.cli.options import (
     BOARD,
@@ -150,7 +150,7 @@ def _render(console: Console, report: QuantizeReport) -> None:
     ]
     accuracy = report.losses.accuracy
     if accuracy is not None:
-        pairs.append(("accuracy", f"{accuracy.after:.1%}, was {accuracy.before:.1%}"))
+        pairs.append(("accuracy", f"{percent(accuracy.after)}, was {percent(accuracy.before)}"))
     console.fields(pairs)
     console.print()
     console.table(
@@ -185,8 +185,8 @@ def _output_row(output: OutputLoss) -> list[object]:
     return [
         output.name,
         "exact" if noise is None else f"{noise:.1f} dB",
-        f"{output.max_error:.3g}",
-        None if output.top1_agreement is None else f"{output.top1_agreement:.1%}",
+        number(output.max_error),
+        None if output.top1_agreement is None else percent(output.top1_agreement),
     ]
 
 

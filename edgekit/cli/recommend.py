@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from edgekit.base.wording import amount, size
+from edgekit.base.wording import amount, percent, size
 from edgekit.cli.console import Console
 from edgekit.cli.input_options import timeout_option
 from edgekit.cli.options import (
@@ -99,7 +99,7 @@ def _render(console: Console, done: Recommendation) -> None:
         console.print(f"can't be built: {done.obstacle}")
         return
     if done.hot_spot is not None:
-        share = f"{done.hot_spot.share:.0%} of the multiply-accumulates"
+        share = f"{percent(done.hot_spot.share)} of the multiply-accumulates"
         console.print(f"hot spot: {done.hot_spot.operator}, {share}")
     for advice in done.boards:
         _render_advice(console, advice, alone=len(done.boards) == 1)
@@ -128,7 +128,7 @@ def _row(option: Option) -> list[object]:
     return [
         option.name,
         "yes" if option.supported else "no",
-        None if option.coverage is None else f"{option.coverage:.0%}",
+        None if option.coverage is None else percent(option.coverage),
         None if option.known is None else figure(option.known),
         None if option.known is None else option.known.device,
     ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from edgekit.base.wording import milliseconds, size
+from edgekit.base.wording import celsius, counted, energy, measured, size
 from edgekit.cli.console import Console
 from edgekit.cli.options import Group, json_option, pass_console
 from edgekit.cli.store_option import store_option
@@ -135,12 +135,14 @@ def export_command(console: Console, path: Path, form: str | None, url: str | No
         tuned = export_metaschedule(
             path, console.workspace.at_store(url).data.store, console.events
         )
-        console.report(tuned, lambda: console.print(f"{tuned.runs} records are in {tuned.path}"))
+        console.report(
+            tuned, lambda: console.print(f"wrote {counted(tuned.runs, 'record')} to {tuned.path}")
+        )
         return
     from edgekit.store.results import export_results
 
     done = export_results(path, store, console.events)
-    console.report(done, lambda: console.print(f"{done.runs} runs are in {done.path}"))
+    console.report(done, lambda: console.print(f"wrote {counted(done.runs, 'run')} to {done.path}"))
 
 
 @command.command("import")
@@ -158,18 +160,18 @@ def import_command(console: Console, path: Path, url: str | None) -> None:
         tuned = import_metaschedule(
             path, console.workspace.at_store(url).data.store, console.events
         )
-        console.report(tuned, lambda: console.print(_imported(tuned, "records")))
+        console.report(tuned, lambda: console.print(_imported(tuned, "record")))
         return
     from edgekit.store.results import import_results
 
     done = import_results(path, store, console.events)
-    console.report(done, lambda: console.print(_imported(done, "runs")))
+    console.report(done, lambda: console.print(_imported(done, "run")))
 
 
 def _imported(done: Transfer, what: str) -> str:
     known = done.runs - done.new
-    there = f", {known} were there" if known else ""
-    return f"{done.new} {what} are new in {done.store}{there}"
+    there = f", {known:,} known already" if known else ""
+    return f"{counted(done.new, f'new {what}')} in {done.store}{there}"
 
 
 def _render_list(console: Console, listing: Listing) -> None:
@@ -186,8 +188,8 @@ def _render_list(console: Console, listing: Listing) -> None:
                 run.build.board,
                 run.device,
                 ", ".join(run.build.offload) or "none",
-                _amount(run, run.median),
-                _amount(run, run.p90),
+                measured(run.median, run.unit),
+                measured(run.p90, run.unit),
                 run.conditions.threads,
                 run.purpose,
             )
@@ -209,14 +211,14 @@ def _render_run(console: Console, run: BenchRun) -> None:
             ("bundle", run.build.digest[:_SHORT]),
             ("edgekit, TVM", f"{run.build.edgekit_version}, {run.build.tvm_version}"),
             ("compiler", run.build.compiler),
-            ("median", _amount(run, run.median)),
-            ("p90", _amount(run, run.p90)),
-            ("p99", _amount(run, run.p99)),
-            ("fastest", _amount(run, run.minimum)),
+            ("median", measured(run.median, run.unit)),
+            ("p90", measured(run.p90, run.unit)),
+            ("p99", measured(run.p99, run.unit)),
+            ("fastest", measured(run.minimum, run.unit)),
             # Counts of a microcontroller have no samples.
-            *([("standard deviation", _amount(run, run.stdev))] * bool(run.samples)),
+            *([("standard deviation", measured(run.stdev, run.unit))] * bool(run.samples)),
             *([("runs", f"{len(run.samples)} after {run.warmup} to warm up")] * bool(run.samples)),
-            ("energy", None if run.joules is None else f"{run.joules * 1e3:.3g} mJ an inference"),
+            ("energy", None if run.joules is None else f"{energy(run.joules)} an inference"),
             ("threads", conditions.threads),
             ("memory of the model", None if run.model_peak is None else size(run.model_peak)),
             ("CPU governor", conditions.governor),
@@ -229,7 +231,7 @@ def _render_run(console: Console, run: BenchRun) -> None:
 
 def _render_comparison(console: Console, comparison: Comparison) -> None:
     before, after = comparison.before, comparison.after
-    console.heading(f"{after.build.model} on {after.device}: {_verdict(comparison)}")
+    console.heading(f"{after.build.model} on {after.device}: {comparison.verdict_in_words()}")
     console.table(
         ("", "run", "when", "median", "p90", "offload", "threads"),
         [
@@ -237,8 +239,8 @@ def _render_comparison(console: Console, comparison: Comparison) -> None:
                 title,
                 run.id[:_SHORT],
                 run.measured_at[:16].replace("T", " "),
-                _amount(run, run.median),
-                _amount(run, run.p90),
+                measured(run.median, run.unit),
+                measured(run.p90, run.unit),
                 ", ".join(run.build.offload) or "none",
                 run.conditions.threads,
             )
@@ -246,31 +248,12 @@ def _render_comparison(console: Console, comparison: Comparison) -> None:
         ],
         right=("median", "p90", "threads"),
     )
-    console.print(
-        f"after / before: {comparison.ratio:.3f}, "
-        f"between {comparison.low:.3f} and {comparison.high:.3f} in 95 of 100 cases"
-    )
+    console.print(comparison.spread_in_words())
     for obstacle in comparison.obstacles:
         console.print(f"not comparable: {obstacle}")
     for remark in comparison.remarks:
         console.print(f"note: {remark}")
 
 
-def _verdict(comparison: Comparison) -> str:
-    if comparison.verdict == "slower":
-        return f"{comparison.ratio - 1:.1%} slower"
-    if comparison.verdict == "faster":
-        return f"{1 - comparison.ratio:.1%} faster"
-    if comparison.verdict == "same":
-        return "no difference beyond noise"
-    return "not comparable"
-
-
-def _amount(run: BenchRun, value: float) -> str:
-    if run.unit == "seconds":
-        return milliseconds(value)
-    return f"{value:,.0f} {run.unit}"
-
-
 def _degrees(temperature: float | None) -> str | None:
-    return None if temperature is None else f"{temperature:.0f} °C"
+    return None if temperature is None else celsius(temperature)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edgekit.base.errors import UsageError
-from edgekit.base.wording import duration, milliseconds
+from edgekit.base.wording import duration
 from edgekit.cli.console import Console
 from edgekit.cli.device_options import remote_options_with_timeout
 from edgekit.cli.options import Command, json_option, pass_console
@@ -67,7 +67,7 @@ def _render(console: Console, report: RollbackReport) -> None:
             ("deployed", record.deployed),
             ("built with", f"edgekit {record.edgekit} for {record.board}"),
             ("verified then", record.verified),
-            ("median latency then", record.median and milliseconds(record.median)),
+            ("median latency then", record.median and duration(record.median)),
             ("ran now", tried),
             ("current until now", report.before and report.before[:SHOWN_DIGEST]),
         ]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from edgekit.base.wording import duration
+from edgekit.base.wording import counted, duration
 from edgekit.cli.console import Console
 from edgekit.verbs.fleet import Outcome, on_each, raise_if_any_failed
 
@@ -73,7 +73,7 @@ def on_several(
     def render() -> None:
         well = sum(outcome.error is None for outcome in outcomes)
         name = opened.manifest.model.name
-        console.heading(f"{name}: {columns.well} on {well} of {len(outcomes)} devices")
+        console.heading(f"{name}: {columns.well} on {well} of {counted(len(outcomes), 'device')}")
         console.table(
             ("device", "result", *columns.names, "took"),
             [_row(outcome, columns) for outcome in outcomes],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgekit.base.wording import amount, size
+from edgekit.base.wording import amount, counted, size
 from edgekit.bundle.manifest_oracle import oracle_in_words
 from edgekit.bundle.manifest_vectors import vectors_in_words
 from edgekit.cli.console import Console
@@ -33,7 +33,7 @@ def _render(console: Console, manifest: Manifest) -> None:
     console.fields(
         [
             ("model", f"{manifest.model.file} ({manifest.model.format})"),
-            ("size", f"{size(total)} in {len(manifest.files)} files"),
+            ("size", f"{size(total)} in {counted(len(manifest.files), 'file')}"),
             ("compiled by", manifest.toolchain.compiler),
             ("built with", f"edgekit {manifest.edgekit_version}, TVM {manifest.versions.tvm}"),
             ("expected outputs", oracle_in_words(manifest.oracle)),

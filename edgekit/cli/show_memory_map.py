@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgekit.base.sizes import format_size
-from edgekit.base.wording import size
+from edgekit.base.wording import exact_size, size
 from edgekit.cli.console import Console
 
 if TYPE_CHECKING:
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 def show_memory_map(console: Console, memory: MemoryMap, drawing: Path) -> None:
     console.print()
     console.heading(
-        f"arena: {memory.arena_bytes:,} bytes, {memory.arena_bound:,} alive at one step"
+        f"arena: {exact_size(memory.arena_bytes)}, {memory.arena_bound:,} alive at one step"
     )
     console.table(
         ("what", "use", "offset", "bytes", "from", "to"),
@@ -34,7 +33,7 @@ def show_memory_map(console: Console, memory: MemoryMap, drawing: Path) -> None:
         right=("offset", "bytes"),
     )
     console.print()
-    console.heading(f"flash: {sum(use.bytes for use in memory.flash):,} bytes")
+    console.heading(f"flash: {exact_size(sum(use.bytes for use in memory.flash))}")
     console.table(
         ("what", "bytes", "layers"),
         [
@@ -45,8 +44,9 @@ def show_memory_map(console: Console, memory: MemoryMap, drawing: Path) -> None:
     )
     console.print()
     console.heading(
-        f"RAM: {memory.arena_bytes + memory.beside_arena:,} bytes, {memory.beside_arena:,} of them "
-        "outside the arena, for the stack and the firmware's variables"
+        f"RAM: {exact_size(memory.arena_bytes + memory.beside_arena)}, "
+        f"{memory.beside_arena:,} of them outside the arena, for the stack and the firmware's "
+        "variables"
     )
     console.print()
     console.heading("boards")
@@ -57,9 +57,9 @@ def show_memory_map(console: Console, memory: MemoryMap, drawing: Path) -> None:
                 f.board,
                 f.cpu,
                 size(f.ram_needed),
-                format_size(f.ram),
+                size(f.ram),
                 size(f.flash_needed),
-                format_size(f.flash),
+                size(f.flash),
                 f.verdict,
             )
             for f in memory.boards

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import zip_longest
+
+from edgekit.base.wording import joined, width
 
 GAP = "  "
 _LONG_WORD = 16
 """The length above which a word, such as a path, may be broken."""
+_SECOND_HALF = "\x00"
+"""Stands for the second column of a wide letter while text is wrapped."""
 
 
 @dataclass(frozen=True)
@@ -18,39 +22,57 @@ class Table:
     rows: Sequence[Sequence[str]]
     right: Sequence[str] = ()
     """Columns of numbers, which are right-aligned and never wrapped."""
+    spare: Sequence[str] = ()
+    """Columns that a narrow table does without, the first one first."""
 
-    def lines(self, room: int | None) -> tuple[list[str], list[str]]:
-        """Return the header and the rows, wrapped to `room`.
+    def lines(self, room: int | None) -> tuple[list[str], list[str], list[str]]:
+        """Return the header, the rows and the names of the columns that were left out.
 
-        If even that is too wide, there is no header and a row's cells stand one below the other.
+        To fit into `room`, the text of the last column is wrapped, then spare columns are left
+        out, then other text is wrapped, then columns are left out from the right. The last means
+        is to break the words of the first column.
         """
-        natural = self._natural_widths()
-        widths = natural if room is None else self._narrowed(natural, room)
-        if widths is None:
+        later = [name for name in reversed(self.columns[1:]) if name not in self.spare]
+        ways = [(self.spare[:count], True) for count in range(len(self.spare) + 1)]
+        order = (*self.spare, *later)
+        ways += [(order[:count], False) for count in range(len(order) + 1)]
+        for left_out, whole in ways:
+            table = self._without(left_out)
+            widths = table._widths(room, whole=whole)
+            if widths is not None:
+                break
+        else:
             assert room is not None
-            return [], list(self._as_fields(room))
-        rows = [line for row in self.rows for line in self._aligned(row, widths)]
-        return self._aligned(self.columns, widths), rows
+            table, widths = replace(table, right=()), [max(room, 2)]
+        rows = [line for row in table.rows for line in table._aligned(row, widths)]
+        missing = [name for name in self.columns if name in left_out]
+        return table._aligned(table.columns, widths), rows, missing
 
-    def _natural_widths(self) -> list[int]:
-        return [
-            max([len(name), *(len(row[place]) for row in self.rows)])
-            for place, name in enumerate(self.columns)
-        ]
+    def _without(self, names: Sequence[str]) -> Table:
+        kept = [place for place, name in enumerate(self.columns) if name not in names]
+        rows = [[row[place] for place in kept] for row in self.rows]
+        return replace(self, columns=[self.columns[place] for place in kept], rows=rows)
 
-    def _narrowed(self, natural: Sequence[int], room: int) -> list[int] | None:
+    def _widths(self, room: int | None, *, whole: bool) -> list[int] | None:
         """Return widths that fit: narrow the last column first, then the widest.
 
-        Return None if ordinary words would have to be broken.
+        Return None if ordinary words would have to be broken, or with `whole` if any column but
+        the last would be wrapped.
         """
+        natural = [
+            max([width(name), *(width(row[place]) for row in self.rows)])
+            for place, name in enumerate(self.columns)
+        ]
+        if room is None:
+            return natural
         widths = list(natural)
         too_much = sum(widths) + len(GAP) * (len(widths) - 1) - room
-        least = [self._least_width(place, width) for place, width in enumerate(natural)]
+        least = [self._least_width(place, own) for place, own in enumerate(natural)]
         yielded = max(0, min(too_much, widths[-1] - max(least[-1], _LONG_WORD)))
         widths[-1] -= yielded
         for _ in range(too_much - yielded):
-            slack = [place for place, width in enumerate(widths) if width > least[place]]
-            if not slack:
+            slack = [place for place, own in enumerate(widths) if own > least[place]]
+            if whole or not slack:
                 return None
             widths[max(slack, key=lambda place: widths[place])] -= 1
         return widths
@@ -59,33 +81,33 @@ class Table:
         if self.columns[place] in self.right:
             return natural
         words = [word for row in self.rows for word in row[place].split()]
-        longest = max([len(self.columns[place]), *map(len, words)])
-        return min(longest, max(len(self.columns[place]), _LONG_WORD))
+        longest = max([width(self.columns[place]), *map(width, words)])
+        return min(longest, max(width(self.columns[place]), _LONG_WORD))
 
     def _aligned(self, row: Sequence[str], widths: Sequence[int]) -> list[str]:
-        pieces = zip_longest(*map(_wrapped, row, widths), fillvalue="")
+        pieces = zip_longest(*map(wrapped, row, widths), fillvalue="")
         return [self._line(cells, widths) for cells in pieces]
 
     def _line(self, cells: Sequence[str], widths: Sequence[int]) -> str:
         padded = [
-            cell.rjust(width) if name in self.right else cell.ljust(width)
-            for cell, name, width in zip(cells, self.columns, widths, strict=True)
+            f"{' ' * (own - width(cell))}{cell}"
+            if name in self.right
+            else f"{cell}{' ' * (own - width(cell))}"
+            for cell, name, own in zip(cells, self.columns, widths, strict=True)
         ]
         return GAP.join(padded).rstrip()
 
-    def _as_fields(self, room: int) -> Iterator[str]:
-        label = max(map(len, self.columns))
-        for position, row in enumerate(self.rows):
-            if position:
-                yield ""
-            for name, cell in zip(self.columns, row, strict=True):
-                pieces = _wrapped(cell, max(room - label - len(GAP), _LONG_WORD // 2))
-                for number, piece in enumerate(pieces):
-                    shown = name if number == 0 else ""
-                    yield f"{shown.ljust(label)}{GAP}{piece}".rstrip()
+
+def left_out_note(names: Sequence[str]) -> str:
+    """Say which columns a narrow table does without."""
+    those = "is" if len(names) == 1 else "are"
+    return f"({joined(names)} {those} left out: the terminal is narrow)"
 
 
-def _wrapped(cell: str, width: int) -> list[str]:
-    if len(cell) <= width:
-        return [cell]
-    return textwrap.wrap(cell, width) or [""]
+def wrapped(text: str, room: int, *, break_words: bool = True) -> list[str]:
+    """Wrap text to a number of columns of a terminal."""
+    if width(text) <= room:
+        return [text]
+    doubled = "".join(letter + _SECOND_HALF * (width(letter) - 1) for letter in text)
+    lines = textwrap.wrap(doubled, room, break_long_words=break_words, break_on_hyphens=break_words)
+    return [line.replace(_SECOND_HALF, "") for line in lines] or [""]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from edgekit.base.wording import duration, milliseconds
+from edgekit.base.wording import duration, microseconds, multiple
 from edgekit.cli.console import Console
 from edgekit.cli.device_options import tuning_device_options
 from edgekit.cli.options import (
@@ -83,25 +83,22 @@ def _render(console: Console, report: TuneReport) -> None:
         ("ended by", report.ended),
     ]
     if report.best_us:
-        own, best = (milliseconds(us / 1e6) for us in (report.own_us, report.best_us))
+        own, best = microseconds(report.own_us), microseconds(report.best_us)
         gain = report.own_us / report.best_us
-        pairs.append(("all kernels", f"{own} by the rules, {best} now: {gain:.2f}x"))
+        pairs.append(("all kernels", f"{own} by the rules, {best} now: {multiple(gain)}"))
     used_on = f"a twin of {report.board}" if report.emulated else report.board
     pairs.append(("used by", f"every build for {used_on}, without an option"))
     console.fields(pairs)
     console.table(_COLUMNS, [_row(kernel) for kernel in report.kernels], right=_NUMBERS)
 
 
-def _row(kernel: KernelOutcome) -> tuple[str, ...]:
-    def shown(microseconds: float | None) -> str:
-        return "" if microseconds is None else milliseconds(microseconds / 1e6)
-
+def _row(kernel: KernelOutcome) -> tuple[object, ...]:
     better = kernel.choice is not None
     return (
         str(kernel.calls),
-        shown(kernel.own_us),
-        shown(kernel.best_us) if better else "",
-        f"{kernel.gain:.2f}x" if better else "",
+        microseconds(kernel.own_us),
+        microseconds(kernel.best_us) if better else None,
+        multiple(kernel.gain) if better else None,
         str(kernel.trials),
         str(kernel.failed),
         kernel.choice.words if kernel.choice is not None else "its rule",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from edgekit.base.wording import amount, duration, milliseconds
+from edgekit.base.wording import amount, duration, multiple
 from edgekit.cli.console import Console
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def render_steps(console: Console, request: BuildRequest, report: TunedInC) -> N
     if report.best_us:
         own, best = (_shown(report, us) for us in (report.own_us, report.best_us))
         gain = report.own_us / report.best_us
-        pairs.insert(1, ("an inference", f"{own} as it was, {best} now: {gain:.3f}x"))
+        pairs.insert(1, ("an inference", f"{own} as it was, {best} now: {multiple(gain)}"))
     console.fields(pairs)
     rows = [_row(report, step) for step in report.steps]
     console.table(_COLUMNS, rows, right=_NUMBERS)
@@ -39,7 +39,7 @@ def _row(report: TunedInC, step: TunedStep) -> tuple[str, ...]:
         str(step.steps),
         _shown(report, step.own_us),
         "" if is_own else _shown(report, step.best_us),
-        "" if is_own else f"{step.own_us / step.best_us:.3f}x",
+        "" if is_own else multiple(step.own_us / step.best_us),
         step.own.words if is_own else step.best.words,
         step.words,
     )
@@ -49,4 +49,4 @@ def _shown(report: TunedInC, microseconds: float) -> str:
     """Format a time. On an emulated core a microsecond stands for a thousand instructions."""
     if report.unit == "instructions":
         return f"{amount(round(microseconds * 1e3))} instructions"
-    return milliseconds(microseconds / 1e6)
+    return duration(microseconds / 1e6)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from edgekit.base.wording import milliseconds
+from edgekit.base.wording import microseconds, multiple
 from edgekit.cli.console import Console
 from edgekit.cli.options import Command, json_option, pass_console
 from edgekit.cli.store_option import store_option
@@ -108,8 +108,8 @@ def _point(point: TuningProgress) -> tuple[object, ...]:
         point.at[11:19],
         point.trials,
         point.failed,
-        milliseconds(point.own_us / 1e6),
-        milliseconds(point.best_us / 1e6),
+        microseconds(point.own_us),
+        microseconds(point.best_us),
         _gain(point),
     )
 
@@ -121,8 +121,8 @@ def _kernel(kernel: KernelSearch) -> tuple[object, ...]:
         kernel.words,
         kernel.trials,
         kernel.failed,
-        "" if own is None else milliseconds(own / 1e6),
-        "" if best is None else milliseconds(best / 1e6),
+        microseconds(own),
+        microseconds(best),
         "" if own is None or best is None else _times(own, best),
         "" if kernel.choice is None else str(kernel.choice.get("family", "")),
     )
@@ -133,7 +133,7 @@ def _gain(point: TuningProgress | None) -> str:
 
 
 def _times(own: float, best: float) -> str:
-    return f"{own / best:.2f}x" if best > 0 else ""
+    return multiple(own / best) if best > 0 else ""
 
 
 def _some(curve: tuple[TuningProgress, ...]) -> list[TuningProgress]:

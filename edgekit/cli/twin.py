@@ -12,7 +12,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from edgekit.base.errors import UsageError
-from edgekit.base.wording import duration, size
+from edgekit.base.wording import counted, duration, size
 from edgekit.cli.console import Console
 from edgekit.cli.options import BOARD, Group, json_option, pass_console
 from edgekit.twin.systemd import DEFAULT_INIT, INITS, Init
@@ -124,7 +124,10 @@ def up_command(
             [
                 ("board", started.board),
                 ("init", started.init),
-                ("emulates", f"{hardware.cpu}, {hardware.cores} cores, {size(hardware.memory)}"),
+                (
+                    "emulates",
+                    f"{hardware.cpu}, {counted(hardware.cores, 'core')}, {size(hardware.memory)}",
+                ),
                 ("clock", "counts instructions" if hardware.icount else "the host's"),
                 ("shell", f"edgekit twin ssh {started.name}"),
                 ("address", f"{started.access.user}@{started.access.host}:{started.access.port}"),

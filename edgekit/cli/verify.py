@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from edgekit.base.errors import UsageError
+from edgekit.base.wording import counted, percent
 from edgekit.cli.console import Console
 from edgekit.cli.device_options import several_devices_options
 from edgekit.cli.input_options import input_options
@@ -154,21 +155,19 @@ def render_verification(console: Console, report: VerifyReport) -> None:
 
 def vectors_in_words(report: VerifyReport) -> str:
     """Return the count and names of the reference vectors that were compared."""
-    count = len(report.samples)
     names = ", ".join(sample.name for sample in report.samples)
-    return f"{count} reference vector{'s' * (count > 1)} ({names})"
+    return f"{counted(len(report.samples), 'reference vector')} ({names})"
 
 
 def _row(output: OutputReport, report: VerifyReport) -> list[object]:
-    unit = " steps" if output.unit == "steps" else ""
     return [
         output.name,
         output.dtype,
         "pass" if output.passed else "FAIL",
-        f"{output.max_error:.3g}{unit}",
+        output.error_in_words(),
         str(output.tolerance),
         f"{output.out_of_tolerance}/{output.elements}",
-        None if output.top1_agreement is None else f"{output.top1_agreement:.1%}",
+        None if output.top1_agreement is None else percent(output.top1_agreement),
         output.mismatch or _worst(output, report),
     ]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edgekit.base.wording import milliseconds
+from edgekit.base.wording import duration
 from edgekit.cli.console import Console
 from edgekit.cli.device_options import remote_device_options
 from edgekit.cli.options import Command, json_option, pass_console
@@ -67,5 +67,5 @@ def _row(version: Version) -> list[object]:
         record.deployed,
         f"edgekit {record.edgekit}",
         record.verified,
-        None if record.median is None else milliseconds(record.median),
+        None if record.median is None else duration(record.median),
     ]

@@ -10,7 +10,7 @@ from typing import Any
 
 from edgekit.base.events import SILENT, Events
 from edgekit.base.tvm_compat import load_tvm
-from edgekit.base.wording import size
+from edgekit.base.wording import counted, size
 from edgekit.compiler.phases import Dump, Phase, guarded, no_dump, run_phase, run_phases
 from edgekit.compiler.schedules.choices import NO_CHOICES, Choices
 from edgekit.cross.weights import Weight
@@ -99,7 +99,7 @@ def compile_module(
         check_functions(module, executable, external)
         stage.advance(detail="code generation")
         memory = MemoryPlan(planned_bytes(module), least)
-        stage.result = f"{len(kernels)} kernels, {memory.words}"
+        stage.result = f"{counted(len(kernels), 'kernel')}, {memory.words}"
     return Compiled(
         executable,
         kernels,

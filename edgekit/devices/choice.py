@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from edgekit.base.errors import DeviceError, UsageError
 from edgekit.base.events import SILENT, Events
-from edgekit.base.wording import did_you_mean
+from edgekit.base.wording import counted, did_you_mean
 from edgekit.devices.base import DeviceBusy
 from edgekit.devices.emulated import twin_of
 from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS, LocalDevice
@@ -163,7 +163,7 @@ def _first_free(board: Board, entries: list[DeviceEntry], events: Events) -> Dev
     if not real:
         return entries[0]
     raise DeviceError(
-        f"none of the {len(entries)} devices answers",
+        f"none of the {counted(len(entries), 'device')} answers",
         hint="`edgekit device check NAME` says more about one of them",
         details=tuple(unreachable),
     )

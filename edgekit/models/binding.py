@@ -11,6 +11,7 @@ import numpy as np
 from edgekit.base.arrays import Array, numpy_dtype
 from edgekit.base.errors import ModelError
 from edgekit.base.tensors import OpenTensorSpec, TensorSpec
+from edgekit.base.wording import counted
 from edgekit.models.model import ModelSource
 
 UNKNOWN_RANK = "..."
@@ -104,9 +105,9 @@ def _close(
         return OpenTensorSpec(spec.name, spec.dtype, given)
     if len(given) != len(spec.shape):
         raise ModelError(
-            f"--shape {spec.name}={_text(given)} has {len(given)} dimensions; "
+            f"--shape {spec.name}={_text(given)} has {counted(len(given), 'dimension')}; "
             f"the model's input has {len(spec.shape)}: [{_text(spec.shape)}]",
-            hint=f"give {len(spec.shape)} dimensions",
+            hint=f"give {counted(len(spec.shape), 'dimension')}",
         )
     for index, (fixed, extent) in enumerate(zip(spec.shape, given, strict=True)):
         if isinstance(fixed, int) and fixed != extent:

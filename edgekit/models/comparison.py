@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from edgekit.base.decode import Range
 from edgekit.base.tensors import TensorSpec
+from edgekit.base.wording import counted, number
 
 if TYPE_CHECKING:
     import numpy as np
@@ -89,12 +90,12 @@ class Tolerance:
     def __str__(self) -> str:
         if self.leeway is not None:
             unit = "" if self.steps is None else " steps"
-            return f"{self._rule()}; {self.leeway.allowed:.3g}{unit} on ties"
+            return f"{self._rule()}; {number(self.leeway.allowed)}{unit} on ties"
         return self._rule()
 
     def _rule(self) -> str:
         if self.steps:
-            return f"{self.steps} step" + ("" if self.steps == 1 else "s")
+            return counted(self.steps, "step")
         parts = [f"{self.rtol:g}*expected"] if self.rtol else []
         parts += [f"{self.of_max:g}*largest"] if self.of_max else []
         parts += [f"{self.atol:g}"] if self.atol else []

@@ -11,6 +11,7 @@ from edgekit.base.decode import Convert, DecodeError, decode, finite
 from edgekit.base.errors import ProjectError
 from edgekit.base.quoting import toml_key
 from edgekit.base.tensors import TensorSpec
+from edgekit.base.wording import counted
 
 Layout = Literal["NCHW", "NHWC"]
 Color = Literal["rgb", "bgr", "gray"]
@@ -56,7 +57,7 @@ class Preprocess:
         for key, values in (("mean", self.mean), ("std", self.std)):
             if len(values) not in (1, self.channels):
                 raise ValueError(
-                    f"it has {len(values)} numbers in {key!r}, and {self.color} has "
+                    f"it has {counted(len(values), 'number')} in {key!r}, and {self.color} has "
                     f"{self.channels} channels: give one for all, or one a channel"
                 )
         if 0.0 in self.std:

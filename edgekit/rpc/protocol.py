@@ -21,6 +21,7 @@ from edgekit.base.json_reader import read_json
 from edgekit.base.own_listener import LOOPBACK as LOOPBACK
 from edgekit.base.own_listener import ROOT
 from edgekit.base.peer_owner import OwnerUnknown, peer_uid
+from edgekit.base.wording import duration
 from edgekit.profiles.reader import show
 
 DEFAULT_PORT = 9190
@@ -145,7 +146,7 @@ class TrackerClient:
             self._socket.recv(1, socket.MSG_PEEK)
         except TimeoutError as error:
             raise NoneFree(
-                f"no device with the key {key} became free within {wait:.3g} s",
+                f"no device with the key {key} became free within {duration(wait)}",
                 hint="wait longer, or serve another device; `edgekit rpc status` shows all",
             ) from error
         except OSError as error:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from edgekit.base.report import Report
+from edgekit.base.wording import celsius, multiple, percent
 from edgekit.store.runs import BenchRun
 
 Verdict = Literal["faster", "slower", "same", "not comparable"]
@@ -45,14 +46,23 @@ class Comparison(Report):
         """Tell whether `after` is slower by more than a share, beyond noise."""
         return self.verdict == "slower" and self.ratio > 1.0 + share
 
-    def headline(self) -> str:
-        share = {
-            "slower": f"{self.ratio - 1:.1%} slower",
-            "faster": f"{1 - self.ratio:.1%} faster",
+    def spread_in_words(self) -> str:
+        """Say the ratio of the medians and its interval."""
+        spread = multiple(self.ratio, self.low, self.high)
+        return f"median after / median before: {spread} in 95 of 100 cases"
+
+    def verdict_in_words(self) -> str:
+        """Say the difference of the medians."""
+        words = {
+            "slower": f"{percent(self.ratio - 1)} slower",
+            "faster": f"{percent(1 - self.ratio)} faster",
             "same": "no difference beyond noise",
             "not comparable": "not comparable",
         }
-        return f"{self.after.build.model} on {self.after.device}: {share[self.verdict]}"
+        return words[self.verdict]
+
+    def headline(self) -> str:
+        return f"{self.after.build.model} on {self.after.device}: {self.verdict_in_words()}"
 
     def to_dict(self) -> dict[str, Any]:
         return {**super().to_dict(), "verdict": self.verdict}
@@ -124,9 +134,9 @@ def remarks(before: BenchRun, after: BenchRun) -> tuple[str, ...]:
     ):
         if left != right:
             found.append(f"different {what}: {left} and {right}")
-    temperatures = (before.conditions.temperature_c, after.conditions.temperature_c)
-    if None not in temperatures and abs(temperatures[0] - temperatures[1]) > 10:  # type: ignore[operator]
-        found.append(f"temperatures of {temperatures[0]:.0f} and {temperatures[1]:.0f} °C")
+    cold, hot = before.conditions.temperature_c, after.conditions.temperature_c
+    if cold is not None and hot is not None and abs(cold - hot) > 10:
+        found.append(f"temperatures of {celsius(cold)} and {celsius(hot)}")
     return tuple(found)
 
 

@@ -16,6 +16,7 @@ from edgekit.base.files import replace_file, storage_errors
 from edgekit.base.json_reader import read_json
 from edgekit.base.quoting import csv_cell
 from edgekit.base.report import Report
+from edgekit.base.wording import counted, percent
 
 if TYPE_CHECKING:
     from edgekit.store.bench_runs import RunFilter
@@ -37,7 +38,7 @@ class Listing(Report):
     runs: tuple[BenchRun, ...]
 
     def headline(self) -> str:
-        return f"{len(self.runs)} runs in {self.store}"
+        return f"{counted(len(self.runs), 'run')} in {self.store}"
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ def raise_if_regressed(comparison: Comparison, share: float) -> None:
     if comparison.regressed_by_more_than(share):
         raise RegressionError(
             f"{comparison.after.build.model} on {comparison.after.device} is "
-            f"{comparison.ratio - 1:.1%} slower, and {share:.1%} was allowed",
+            f"{percent(comparison.ratio - 1)} slower, and {percent(share)} was allowed",
             hint="`edgekit bench --profile` shows where the time goes",
         )
 
@@ -151,7 +152,7 @@ def export_results(path: Path, url: str | None = None, events: Events = SILENT) 
             return written.count
 
         count = visit_bench_runs(store, write)
-        stage.result = f"{count} runs"
+        stage.result = counted(count, "run")
         return Transfer(path, str(store), count, 0)
 
 
@@ -188,7 +189,7 @@ def import_results(path: Path, url: str | None = None, events: Events = SILENT) 
         ) from error
     with opened_store(url) as store, events.stage("import the results") as stage:
         new = save_bench_runs(store, runs)
-        stage.result = f"{new} new runs"
+        stage.result = counted(new, "new run")
         return Transfer(path, str(store), len(runs), new)
 
 

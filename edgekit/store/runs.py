@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from edgekit.base.decode import Most
 from edgekit.base.report import Report
-from edgekit.base.wording import milliseconds
+from edgekit.base.wording import measured
 
 if TYPE_CHECKING:
     from edgekit.base.arrays import Array
@@ -91,11 +91,8 @@ class BenchRun(Report):
     """One number per inference, in order: nanoseconds, or instructions. Empty in lists of runs."""
 
     def headline(self) -> str:
-        if self.unit == "seconds":
-            median = milliseconds(self.median)
-        else:
-            median = f"{self.median:,.0f} {self.unit}"
         when = self.measured_at[:16].replace("T", " ")
+        median = measured(self.median, self.unit)
         return f"{self.build.model} on {self.device}, {when}: median {median}"
 
     @property

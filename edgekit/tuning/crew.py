@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from edgekit.base.child import Child, ChildGone
 from edgekit.base.errors import DeviceError
 from edgekit.base.events import Events
+from edgekit.base.wording import duration
 from edgekit.tuning.batches import OWN, Batch
 from edgekit.tuning.compiling import compiled
 from edgekit.tuning.messages import BatchDone, Begun, ErrorKind, SessionEnded, Taken, Timed
@@ -109,7 +110,7 @@ class Crew:
             self._events.note(arrived.text)
         if seconds_without_results > _SECONDS_WITHOUT_DEVICES:
             raise DeviceError(
-                f"no device was available for {_SECONDS_WITHOUT_DEVICES / 60:.0f} minutes",
+                f"no device was available for {duration(_SECONDS_WITHOUT_DEVICES)}",
                 hint="the measurements are kept: run the same command when a device is back",
             )
 

@@ -9,6 +9,7 @@ import tvm_ffi
 from tvm import tirx
 from tvm.s_tir import SBlock, SBlockRealize
 
+from edgekit.base.wording import counted, size
 from edgekit.compiler.schedules.machine import Machine
 
 _MOST_STATEMENTS = 1 << 14
@@ -23,10 +24,10 @@ def why_not(function: Any, machine: Machine) -> str | None:
     """Return why a scheduled kernel is rejected, None if it is not."""
     scratch = _scratch_bytes(function)
     if scratch > _MOST_SCRATCH:
-        return f"it needs {scratch >> 20} MiB of scratch memory"
+        return f"it needs {size(scratch)} of scratch memory"
     statements, lanes = _counted(function)
     if statements > _MOST_STATEMENTS:
-        return f"{statements} statements are unrolled"
+        return f"it unrolls {counted(statements, 'statement')}"
     if lanes > _WIDEST * machine.lanes:
         return f"vectors of {lanes} are more than registers hold"
     return None

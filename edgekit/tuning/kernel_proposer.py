@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from edgekit.base.events import Events
+from edgekit.base.wording import microseconds
 from edgekit.compiler.schedules.choices import VERSION, Choice, TraceChoice, choice_as_json
 from edgekit.store.tuning_runs import Workload
 from edgekit.tuning.batches import Batch
@@ -195,13 +196,13 @@ class KernelProposer:
         if batch.drift is not None and self._drifts == _DRIFTS_TOLD:
             first, last = batch.drift
             self._events.warn(
-                f"{batch.device} drifts: the same kernel took {first:.3g} and then {last:.3g} µs; "
-                "its measurements are less reliable"
+                f"{batch.device} drifts: the same kernel took {microseconds(first)} and then "
+                f"{microseconds(last)}; its measurements are less reliable"
             )
         first = self._first_own.setdefault((batch.device, batch.subject.key), own_us)
         if own_us > THROTTLED * first and batch.device not in self._slow:
             self._slow.add(batch.device)
             self._events.warn(
-                f"{batch.device} is slower than it was: the rule's own kernel took {first:.3g} µs, "
-                f"now {own_us:.3g}; it may be hot, or busy"
+                f"{batch.device} is slower than it was: the rule's own kernel took "
+                f"{microseconds(first)}, now {microseconds(own_us)}; it may be hot, or busy"
             )

@@ -17,6 +17,7 @@ from edgekit.base.events import SILENT, Events
 from edgekit.base.files import scratch_directory, storage_errors, write_atomically
 from edgekit.base.json_reader import read_json
 from edgekit.base.paths import cache_dir
+from edgekit.base.wording import counted
 from edgekit.compiler.schedules.choices import VERSION, TraceChoice, choice_as_json
 from edgekit.compiler.schedules.trace_text import check_trace
 from edgekit.store.moments import now
@@ -91,8 +92,8 @@ def export_metaschedule(folder: Path, url: str | None = None, events: Events = S
                     made = scratch / name
                     write_atomically(folder / name, made.read_bytes() if made.exists() else b"")
         if done.left_out:
-            events.warn(f"{done.left_out} records are left out: their traces fit no kernel")
-        stage.result = f"{done.written} records"
+            events.warn(f"left out {counted(done.left_out, 'record')} whose traces fit no kernel")
+        stage.result = counted(done.written, "record")
         return Transfer(folder, str(store), done.written, 0)
 
 
@@ -109,10 +110,12 @@ def import_metaschedule(folder: Path, url: str | None = None, events: Events = S
     understood = (_tuning_record(line, kernels[line.workload]) for line in found)
     records = [record for record in understood if record is not None]
     if len(records) < len(found):
-        events.warn(f"{len(found) - len(records)} records are left out: edgekit can't use them")
+        events.warn(
+            f"left out {counted(len(found) - len(records), 'record')} that edgekit can't use"
+        )
     with opened_store(url) as store, events.stage("import the tuned kernels") as stage:
         new = save_findings(store, [Findings(records=tuple(_missing(store, records)))])
-        stage.result = f"{new} new records"
+        stage.result = counted(new, "new record")
         return Transfer(folder, str(store), len(records), new)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from edgekit.base.child import Channel
 from edgekit.base.errors import DeviceError, EdgekitError
 from edgekit.base.tvm_compat import load_tvm
+from edgekit.base.wording import number
 from edgekit.rpc.protocol import Assigned
 from edgekit.rpc.session import Claim, SessionLost, open_session
 from edgekit.tuning.messages import (
@@ -209,7 +210,7 @@ class _Measuring:
         self._call(FAR, self._expected, self._result, self._apart)
         apart = float(self._apart.numpy()[0])
         if not is_as_right(apart):
-            return Timed(function.place, None, "numbers", f"apart by {apart:.2g}")
+            return Timed(function.place, None, "numbers", f"apart by {number(apart)}")
         if one > _HOPELESS * own:
             return Timed(function.place, one)
         microseconds = self._timed(function, self._result, one, _REPEATS)

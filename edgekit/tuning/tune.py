@@ -19,7 +19,7 @@ from edgekit.base.events import SILENT, Events, Stage
 from edgekit.base.files import scratch_directory
 from edgekit.base.paths import cache_dir
 from edgekit.base.report import Report
-from edgekit.base.wording import duration
+from edgekit.base.wording import counted, duration, multiple, number
 from edgekit.building.request import BuildRequest
 from edgekit.building.tuned_kernels import TunedKernel, choices_of, record_target, tuned_kernels
 from edgekit.compiler.schedules.choices import VERSION
@@ -72,8 +72,8 @@ class TuneReport(Report):
     kernels: tuple[KernelOutcome, ...]
 
     def headline(self) -> str:
-        gain = f", {self.own_us / self.best_us:.2f}x" if self.best_us else ""
-        return f"{self.model} on {', '.join(self.devices)}: {self.trials} trials{gain}"
+        gain = f", {multiple(self.own_us / self.best_us)}" if self.best_us else ""
+        return f"{self.model} on {', '.join(self.devices)}: {counted(self.trials, 'trial')}{gain}"
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ def _searched(
         except KeyboardInterrupt:
             if proposer.new_trials:
                 kept = "kept" if recorder.remembers else "lost: no store is in use"
-                events.warn(f"{proposer.new_trials} trials of this search are {kept}")
+                events.warn(f"this search's {counted(proposer.new_trials, 'trial')}: {kept}")
             raise
         found = outcomes(proposer.states)
         own, best = totals(found)
@@ -214,7 +214,7 @@ def _searched(
 @contextmanager
 def _stage(devices: Pool, limits: Limits, events: Events) -> Iterator[Stage]:
     names = devices.names
-    where = names[0] if len(names) == 1 else f"{len(names)} devices"
+    where = names[0] if len(names) == 1 else counted(len(names), "device")
     total = limits.trials or (None if limits.seconds is None else round(limits.seconds))
     with events.stage(f"tune on {where}", total) as stage:
         yield stage
@@ -266,7 +266,9 @@ class _Display:
     def begin(self, search: Search[Batch], known: int) -> None:
         self._search = search
         if self._limits.trials is not None:
-            self._show(min(known, self._limits.trials), f"{known} trials known from earlier")
+            self._show(
+                min(known, self._limits.trials), f"{counted(known, 'trial')} known from earlier"
+            )
 
     def told(self, batch: Batch) -> None:
         by_trials = self._limits.trials is not None
@@ -281,15 +283,15 @@ class _Display:
         """Describe the progress: tasks, trials, the kernel's speed, the model's gain, errors."""
         states, progress = self._proposer.states, self._proposer.progress
         done = sum(one.finished for one in states.values())
-        parts = [f"{done}/{len(states)} kernels done", f"{progress.trials} trials"]
+        parts = [f"{done}/{counted(len(states), 'kernel')} done", counted(progress.trials, "trial")]
         if state.own_us is not None and state.best_us is not None:
             giga = state.task.operations / 1e3
             parts.append(
-                f"{state.task.subject.words}: {giga / state.best_us:.3g} GFLOP/s "
-                f"(own {giga / state.own_us:.3g})"
+                f"{state.task.subject.words}: {number(giga / state.best_us)} GFLOP/s "
+                f"(own {number(giga / state.own_us)})"
             )
         if progress.best_us:
-            parts.append(f"model {progress.own_us / progress.best_us:.2f}x")
+            parts.append(f"model {multiple(progress.own_us / progress.best_us)}")
         if self._limits.seconds is not None:
             left = max(self._limits.seconds - self._search.seconds, 0)
             parts.append(f"{duration(left)} left")
@@ -310,5 +312,6 @@ def _ended(proposer: KernelProposer, search: Search[Batch], limits: Limits) -> s
 
 def _in_words(report: TuneReport) -> str:
     better = sum(kernel.choice is not None for kernel in report.kernels)
-    gain = f", {report.own_us / report.best_us:.2f}x" if report.best_us else ""
-    return f"{report.trials} trials, {better} of {len(report.kernels)} kernels better{gain}"
+    gain = f", {multiple(report.own_us / report.best_us)}" if report.best_us else ""
+    kernels = counted(len(report.kernels), "kernel")
+    return f"{counted(report.trials, 'trial')}, {better} of {kernels} better{gain}"

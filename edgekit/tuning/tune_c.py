@@ -18,6 +18,7 @@ from edgekit.base.events import SILENT, Events
 from edgekit.base.files import scratch_directory
 from edgekit.base.paths import cache_dir
 from edgekit.base.report import Report
+from edgekit.base.wording import counted, multiple
 from edgekit.building.build import build
 from edgekit.building.compile_process import compiling_in_child
 from edgekit.building.products.program_in_c import CompiledProgram, ProgramInC
@@ -61,8 +62,10 @@ class TunedInC(Report):
     seconds: float
 
     def headline(self) -> str:
-        gain = f", {self.own_us / self.best_us:.3f}x" if self.best_us else ""
-        return f"{self.measured} ways of {len(self.steps)} steps measured{gain}"
+        gain = f", {multiple(self.own_us / self.best_us)}" if self.best_us else ""
+        return (
+            f"{counted(self.measured, 'way')} of {counted(len(self.steps), 'step')} measured{gain}"
+        )
 
 
 def tune_c(

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from edgekit.base.errors import BuildError, MissingToolError
 from edgekit.base.events import Events, Stage
 from edgekit.base.files import write_atomically
-from edgekit.base.wording import size
+from edgekit.base.wording import counted, size
 from edgekit.twin.recipe import Recipe
 from edgekit.twin.tools import BuildTools
 
@@ -115,7 +115,7 @@ def fetch(recipe: Recipe, work: Path, tools: BuildTools, events: Events) -> Fetc
             if package.name not in recipe.left_out
         ]
         kernel = _kernel_of(recipe.kernel, apt.would_install((recipe.kernel,)))
-        stage.result = f"Debian {recipe.release}, {len(wanted)} packages"
+        stage.result = f"Debian {recipe.release}, {counted(len(wanted), 'package')}"
     everything = [*wanted, kernel]
     total = sum(package.size for package in everything)
     debs = work / "debs"

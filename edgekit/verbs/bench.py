@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from edgekit.base.errors import UsageError
 from edgekit.base.events import SILENT, Events
+from edgekit.base.wording import counted, number
 from edgekit.devices.base import MOST_RUNS, BenchPlan, BenchSamples, Counted, RunsBundles
 from edgekit.verbs.bench_report import (
     BenchReport,
@@ -74,7 +75,7 @@ def plan_bench(
     default = BenchPlan()
     if runs is not None and runs > MOST_RUNS:
         raise UsageError(
-            f"{runs} runs are more than one measurement takes",
+            f"{counted(runs, 'run')} are more than one measurement takes",
             hint=f"say --runs {MOST_RUNS} or fewer",
         )
     if runs is None:
@@ -187,7 +188,9 @@ def _less_than_planned(plan: BenchPlan, report: BenchReport) -> tuple[str, ...]:
     if report.runs == MOST_RUNS and plan.runs < MOST_RUNS:
         notes.append(f"stopped at {MOST_RUNS} runs, though {plan.seconds:g} s may not be over")
     if plan.threads not in (None, report.threads):
-        notes.append(f"{plan.threads} threads were asked for, TVM's runtime used {report.threads}")
+        notes.append(
+            f"asked for {counted(plan.threads, 'thread')}, TVM's runtime used {report.threads}"
+        )
     return tuple(notes)
 
 
@@ -216,19 +219,21 @@ def _notes(measured: BenchSamples, median: float, p90: float) -> tuple[str, ...]
     notes = []
     host = measured.host_before
     if measured.threads > host.cores:
-        notes.append(f"{measured.threads} threads shared {host.cores} cores")
+        notes.append(f"{counted(measured.threads, 'thread')} shared {counted(host.cores, 'core')}")
     if is_busy(measured):
         notes.append(
-            f"the machine was busy: load average {host.load_average:.1f} on {host.cores} cores "
-            f"before the model's {measured.threads} began"
+            f"the machine was busy: load average {host.load_average:.1f} on "
+            f"{counted(host.cores, 'core')} before the model's {measured.threads} began"
         )
     if median and p90 > _NOISY_SPREAD * median:
         notes.append(
-            f"the times are spread: the slowest tenth took {p90 / median:.1f} times the median "
+            f"the times are spread: the slowest tenth took {number(p90 / median)} times the median "
             f"or more"
         )
     if host.governor is not None and set(host.governor.split(",")) != {"performance"}:
         notes.append(f"the CPU governor {host.governor} may change the clock while measuring")
     if len(measured.nanoseconds) < _FEW_RUNS:
-        notes.append(f"p99 of {len(measured.nanoseconds)} runs is close to the slowest one")
+        notes.append(
+            f"p99 of {counted(len(measured.nanoseconds), 'run')} is close to the slowest one"
+        )
     return tuple(notes)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from edgekit.base.report import Report, nanoseconds_of
-from edgekit.base.wording import milliseconds
+from edgekit.base.wording import counted, duration, measured
 
 if TYPE_CHECKING:
     from edgekit.base.arrays import Array
@@ -107,9 +107,9 @@ class BenchSummary(Report):
     def headline(self) -> str:
         model = self.bundle.name
         if self.counted is not None and self.counted.clock is None:
-            return f"{model} on {self.device}: {self.counted.median:,} {self.counted.unit}"
-        times = f"median {milliseconds(self.median)}, p90 {milliseconds(self.p90)}"
-        return f"{model} on {self.device}: {times}, {self.runs} runs"
+            return f"{model} on {self.device}: {measured(self.counted.median, self.counted.unit)}"
+        times = f"median {duration(self.median)}, p90 {duration(self.p90)}"
+        return f"{model} on {self.device}: {times}, {counted(self.runs, 'run')}"
 
 
 @dataclass(frozen=True)

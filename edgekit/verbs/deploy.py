@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from edgekit.base.errors import VerificationError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.report import Report
+from edgekit.base.wording import counted
 from edgekit.building.build import build
 from edgekit.building.request import BuildRequest, BuildResult
 from edgekit.devices.base import BenchPlan, Installed, Recorded
@@ -79,7 +80,7 @@ class FleetReport(Report):
     def headline(self) -> str:
         well = sum(outcome.error is None for outcome in self.devices)
         name = self.build.bundle.manifest.model.name
-        return f"{name} is on {well} of {len(self.devices)} devices"
+        return f"{name} is on {well} of {counted(len(self.devices), 'device')}"
 
 
 def deploy(

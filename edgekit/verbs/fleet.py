@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from edgekit.base.errors import DevicesFailedError, EdgekitError, ErrorReport
 from edgekit.base.events import SILENT, Event, Events, Note, Warned
+from edgekit.base.wording import counted
 
 if TYPE_CHECKING:
     from edgekit.devices.choice import Candidate
@@ -107,7 +108,7 @@ def raise_if_any_failed(outcomes: Sequence[Outcome[T]]) -> None:
         if outcome.error.hint:
             details.append(f"  {outcome.error.hint}")
     raise DevicesFailedError(
-        f"{len(failed)} of {len(outcomes)} devices failed: {names}",
+        f"{len(failed)} of {counted(len(outcomes), 'device')} failed: {names}",
         hint="fix them and repeat with --device: nothing is built or sent twice",
         details=tuple(details),
     )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,8 +9,8 @@ from typing import Literal
 
 from edgekit.base import svg
 from edgekit.base.files import storage_errors, write_atomically
-from edgekit.base.quoting import csv_cell, html_text, markdown_text
-from edgekit.base.wording import milliseconds, size
+from edgekit.base.quoting import csv_text, html_text, markdown_text
+from edgekit.base.wording import energy, measured, number, size
 
 _WIDTH, _ROW = 640, 26
 HEADS = (
@@ -98,8 +96,8 @@ def row_of(cell: Cell) -> tuple[str, ...]:
         amount(cell, cell.p90),
         amount(cell, cell.minimum),
         "" if cell.memory is None else size(cell.memory),
-        "" if cell.joules is None else f"{cell.joules * 1e3:.3g} mJ",
-        "" if cell.max_error is None else f"{cell.max_error:.3g}",
+        "" if cell.joules is None else energy(cell.joules),
+        "" if cell.max_error is None else number(cell.max_error),
         cell.offloaded,
     )
 
@@ -107,7 +105,7 @@ def row_of(cell: Cell) -> tuple[str, ...]:
 def amount(cell: Cell, value: float | None) -> str:
     if value is None:
         return ""
-    return milliseconds(value) if cell.unit == "seconds" else f"{value:,.0f} {cell.unit}"
+    return measured(value, cell.unit)
 
 
 def as_markdown(matrix: Matrix) -> str:
@@ -128,13 +126,8 @@ def as_markdown(matrix: Matrix) -> str:
 
 
 def as_csv(matrix: Matrix) -> str:
-    stream = io.StringIO()
     rows = [asdict(cell) for cell in matrix.cells]
-    if rows:
-        writer = csv.DictWriter(stream, list(rows[0]))
-        writer.writeheader()
-        writer.writerows({key: csv_cell(value) for key, value in row.items()} for row in rows)
-    return stream.getvalue()
+    return csv_text([list(rows[0]), *(list(row.values()) for row in rows)]) if rows else ""
 
 
 def as_html(matrix: Matrix) -> str:

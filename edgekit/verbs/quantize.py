@@ -14,7 +14,7 @@ from edgekit.base.events import SILENT, Events
 from edgekit.base.files import storage_errors, write_atomically
 from edgekit.base.own_backends import own_backends
 from edgekit.base.report import Report
-from edgekit.base.wording import size
+from edgekit.base.wording import counted, percent, size
 from edgekit.models.model import ModelSource, held
 from edgekit.models.preprocess import Preprocess
 
@@ -67,7 +67,7 @@ class QuantizeReport(Report):
         cost = (
             ""
             if accuracy is None
-            else f"; accuracy {accuracy.after:.1%}, was {accuracy.before:.1%}"
+            else f"; accuracy {percent(accuracy.after)}, was {percent(accuracy.before)}"
         )
         return f"{self.model} in int8: {sizes}{cost}"
 
@@ -122,9 +122,9 @@ def quantize(request: QuantizeRequest, events: Events = SILENT) -> QuantizeRepor
                 request.calibration, entries, accept_noise=request.accept_noise
             )
             if len(samples) < FEW_SAMPLES:
-                events.warn(f"{len(samples)} samples are few: ranges may be cut")
+                events.warn(f"{counted(len(samples), 'sample')} are few: ranges may be cut")
         labels = _labels(request.labels, len(samples)) if request.labels else None
-        stage.result = f"{len(samples)} samples"
+        stage.result = counted(len(samples), "sample")
     with (
         storage_errors("quantise", request.out),
         tempfile.TemporaryDirectory(prefix="edgekit-quantize-") as folder,
@@ -183,7 +183,7 @@ def _labels(path: Path, samples: int) -> Array:
         )
     if len(found) != samples:
         raise InputError(
-            f"{path} has {len(found)} labels, and there are {samples} samples",
+            f"{path} has {counted(len(found), 'label')} for {counted(samples, 'sample')}",
             hint="write one whole number a sample; files of a folder are taken in order of name",
         )
     return np.asarray(found, "int64")

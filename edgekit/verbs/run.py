@@ -15,6 +15,7 @@ from edgekit.base.events import SILENT, Events
 from edgekit.base.files import made_directory, storage_errors, write_atomically
 from edgekit.base.report import Report, nanoseconds_of
 from edgekit.base.tensors import TensorSpec
+from edgekit.base.wording import counted
 
 if TYPE_CHECKING:
     from edgekit.base.arrays import Array
@@ -94,7 +95,9 @@ def run(
     `out` is an .npz for one sample, or a folder of .npy files or of one folder per sample.
     """
     if out is not None and out.suffix == ".npz" and total > 1:
-        raise UsageError(f"{total} samples do not fit into one file {out}", hint="give -o a folder")
+        raise UsageError(
+            f"{counted(total, 'sample')} do not fit into one file {out}", hint="give -o a folder"
+        )
     specs = [entry.spec for entry in bundle.manifest.outputs]
     done: list[SampleRun] = []
     with (

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from edgekit.base.errors import InputError, UsageError, VerificationError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.report import Report, nanoseconds_of
+from edgekit.base.wording import counted, number
 from edgekit.bundle.manifest_vectors import LeftOut
 from edgekit.models.comparison import (
     Leeway,
@@ -80,6 +81,11 @@ class OutputReport:
     """The share of samples with the oracle's first class; None if there are no classes."""
     mismatch: str | None
 
+    def error_in_words(self) -> str:
+        if self.unit == "steps":
+            return counted(round(self.max_error), "step")
+        return number(self.max_error)
+
 
 @dataclass(frozen=True)
 class VerifyReport(Report):
@@ -104,8 +110,8 @@ class VerifyReport(Report):
         worst = max(self.outputs, key=lambda output: output.max_error)
         verdict = "verified" if self.passed else "not the same numbers"
         kind = "reference vector" if self.reference else "sample"
-        count = f"{len(self.samples)} {kind}{'s' * (len(self.samples) != 1)}"
-        error = f"max error {worst.max_error:.3g}{' steps' * (worst.unit == 'steps')}"
+        count = counted(len(self.samples), kind)
+        error = f"max error {worst.error_in_words()}"
         return f"{verdict}: {self.device} against {self.oracle}, {count}, {error}"
 
     @property
@@ -197,15 +203,15 @@ def raise_if_failed(report: VerifyReport) -> None:
 def _sentence(report: VerifyReport, output: OutputReport) -> str:
     if output.mismatch is not None:
         return f"{output.name}: {output.mismatch}"
-    counted = (
-        f"{output.name}: {output.out_of_tolerance} of {output.elements} elements are off by more "
-        f"than {output.tolerance}{_why(output.tolerance.leeway, output.elements)}"
+    off = (
+        f"{output.name}: {output.out_of_tolerance:,} of {counted(output.elements, 'element')} are "
+        f"off by more than {output.tolerance}{_why(output.tolerance.leeway, output.elements)}"
     )
     if output.worst is None:
-        return counted
+        return off
     worst = output.worst
     return (
-        f"{counted}; worst at {list(worst.index)} of {report.named(output.worst_sample)}: expected "
+        f"{off}; worst at {list(worst.index)} of {report.named(output.worst_sample)}: expected "
         f"{worst.expected!r}, got {worst.actual!r}"
     )
 
@@ -213,7 +219,7 @@ def _sentence(report: VerifyReport, output: OutputReport) -> str:
 def _why(leeway: Leeway | None, elements: int) -> str:
     if leeway is None:
         return ""
-    return f" ({leeway.reason}; {leeway.elements(elements)} elements may use that)"
+    return f" ({leeway.reason}; {counted(leeway.elements(elements), 'element')} may use that)"
 
 
 def _from_bundle(bundle: Bundle) -> _Expected:

@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 
 from edgekit.base.errors import MissingToolError, ProjectError
 from edgekit.base.paths import named_path
+from edgekit.base.wording import counted
 from edgekit.base.zip_reader import ZipError, ZipMember, read_zip
 
 VARIABLE = "EDGEKIT_CMSIS_NN"
@@ -157,7 +158,7 @@ def _pack(members: Mapping[str, ZipMember]) -> tuple[list[str], Read]:
 def _check_size(name: str, size: int) -> None:
     if size > _LARGEST_FILE:
         raise ProjectError(
-            f"{name} has {size} bytes, too many for a source of CMSIS-NN",
+            f"{name} has {counted(size, 'byte')}, too many for a source of CMSIS-NN",
             hint="name the folder of CMSIS-NN itself",
         )
 

@@ -21,6 +21,7 @@ from edgekit.backends.tensorrt.expansions import EXPANSIONS
 from edgekit.backends.tensorrt.precision import needs_range
 from edgekit.base.arrays import Array
 from edgekit.base.errors import BuildError
+from edgekit.base.wording import counted
 
 OPSET, IR_VERSION = 17, 8
 _LARGEST = 2**31 - 2**20
@@ -182,8 +183,8 @@ def _require_fitting(region: Region) -> None:
     size = sum(array.nbytes for step in region.steps for array in step.layer.weights.values())
     if size > _LARGEST:
         raise BuildError(
-            f"a region for TensorRT has {size} bytes of weights, and an ONNX model in one piece "
-            f"holds {_LARGEST}",
+            f"a region for TensorRT has {counted(size, 'byte')} of weights, and an ONNX model "
+            f"in one piece holds {_LARGEST}",
             hint="keep some of its operators in TVM with [offload] never, which makes two regions",
         )
 

@@ -145,7 +145,7 @@ class CompiledModel(Compiled):
         with events.stage("link the library") as stage:
             library = folder / LIBRARY_NAME
             link_shared_library(objects, linker, scratch, library)
-            stage.result = f"{library.stat().st_size / 1e6:.1f} MB by {making.compiler.path.name}"
+            stage.result = f"{size(library.stat().st_size)} by {making.compiler.path.name}"
         loaded = [path.name for path in beside]
         loaded += [runner.library for runner in runners if runner.built == "host"]
         files = [describe_file(folder, LIBRARY_NAME, "library")]

@@ -25,6 +25,7 @@ from edgekit.backends.registry import kernel_backend_names, load_kernel_backend
 from edgekit.base.errors import BuildError, EdgekitError, UsageError
 from edgekit.base.events import Events
 from edgekit.base.files import storage_errors
+from edgekit.base.wording import counted, exact_size
 from edgekit.building.product import (
     Compiled,
     CompileJob,
@@ -90,8 +91,10 @@ class CompiledProgram(Compiled):
         with making.events.stage("compile the C") as stage:
             compiled = _compiled(tree, making)
             report = compiled.report
-            stage.result = f"{report.flash_bytes} bytes of flash, {report.stack_bytes} of stack"
-        check_budget(report, request.board.memory, request.board.name, is_float=False)
+            stage.result = (
+                f"{counted(report.flash_bytes, 'byte')} of flash, {report.stack_bytes:,} of stack"
+            )
+        check_budget(report, _tree_job(request), is_float=False)
         with storage_errors("write the bundle", folder):
             shutil.copytree(tree.folder, folder / TREE_NAME)
             paths = sorted(path for path in (folder / TREE_NAME).rglob("*") if path.is_file())
@@ -205,9 +208,9 @@ class ProgramInC(Product):
         steps = ", ".join(f"{count} by {maker}" for maker, count in makers)
         pairs = [
             ("steps", f"{len(c.steps)} ({steps})"),
-            ("arena", f"{c.arena_bytes:,} bytes; {c.arena_bound:,} are alive at one step"),
-            ("flash", f"{c.flash_bytes:,} bytes, {c.constant_bytes:,} of them constants"),
-            ("stack", f"{c.stack_bytes:,} bytes"),
+            ("arena", f"{exact_size(c.arena_bytes)}; {c.arena_bound:,} are alive at one step"),
+            ("flash", f"{exact_size(c.flash_bytes)}, {c.constant_bytes:,} of them constants"),
+            ("stack", exact_size(c.stack_bytes)),
         ]
         floats = [f"{step.name}: {step.reason}" for step in c.steps if step.reason]
         return [*pairs, *([("in floats", "; ".join(floats))] if floats else [])]
@@ -228,6 +231,7 @@ def _tree_job(request: BuildRequest) -> TreeJob:
         cpu=board.cpu,
         memory=board.memory,
         ways=request.ways,
+        shapes_chosen=bool(source.shapes),
     )
 
 
@@ -266,7 +270,7 @@ def _compiled(tree: WrittenTree, making: Making) -> CompiledTree:
         flash += read
         if written:
             raise BuildError(
-                f"{source} has {written} bytes of variables of its own",
+                f"{source} has {counted(written, 'byte')} of variables of its own",
                 hint="this is a fault of edgekit: please report it with the model",
             )
         frames |= _frames(made.with_suffix(".su"))

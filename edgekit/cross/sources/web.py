@@ -16,6 +16,8 @@ from typing import IO, Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import unquote, urlsplit, urlunsplit
 
+from edgekit.base.wording import counted, size
+
 _TIMEOUT = 60
 _ATTEMPTS = 3
 _PAUSE_SECONDS = 1.0
@@ -85,12 +87,14 @@ def blocks(answer: IO[bytes], limit: int) -> Iterator[bytes]:
         try:
             block = answer.read(_BLOCK)
         except (OSError, HTTPException) as error:
-            raise WebError(f"the connection broke off after {total} bytes: {error}") from error
+            raise WebError(
+                f"the connection broke off after {counted(total, 'byte')}: {error}"
+            ) from error
         if not block:
             return
         total += len(block)
         if total > limit:
-            raise WebError(f"the answer exceeds {limit >> 20} MiB")
+            raise WebError(f"the answer exceeds {size(limit)}")
         yield block
 
 

@@ -12,6 +12,7 @@ from typing import Protocol
 from edgekit.base.children import TimeoutExpired
 from edgekit.base.children import run as run_program
 from edgekit.base.errors import DeviceError, MissingToolError
+from edgekit.base.wording import duration
 from edgekit.cross.toolchain import which
 
 _LIMIT_SECONDS = 300.0
@@ -71,7 +72,7 @@ class ThisMachine:
             )
         except TimeoutExpired as error:
             raise DeviceError(
-                f"{Path(command[0]).name} did not finish within {limit_s:.0f} s, and was ended",
+                f"{Path(command[0]).name} did not finish within {duration(limit_s)}, and was ended",
                 hint="unplug the board, plug it in and try again",
             ) from error
         except OSError as error:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from edgekit.base.errors import DeviceError
 from edgekit.base.signals import signal_meaning
+from edgekit.base.wording import counted
 from edgekit.devices.linux.agent_messages import STARTING, AgentInfo, AgentMessages, parse_info
 from edgekit.devices.linux.preflight import lacks_libraries
 from edgekit.devices.linux.remote_command import CommandEnded, CommandTimeout, Finished
@@ -205,8 +206,8 @@ class AgentCall:
     def _output(self, spec: TensorSpec, size: int) -> Array:
         if not 0 <= size <= largest_npy(spec):
             raise DeviceError(
-                f"{self._agent.name} gave an output {spec.name} of {size} bytes, which is not "
-                "its size",
+                f"{self._agent.name} gave an output {spec.name} of {counted(size, 'byte')}, "
+                "which is not its size",
                 hint="the library and the manifest do not match; build the bundle again",
             )
         data = self._command.read_exactly(size, self._agent.timeout)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from edgekit.base.errors import DeviceError, EdgekitError, InterruptedByUserError
 from edgekit.base.events import SILENT, Events, Stage
+from edgekit.base.wording import counted
 from edgekit.devices.base import BenchPlan, BenchSamples, Installed, Recorded, RunResult, check_same
 from edgekit.devices.linux.agent_messages import AgentMessages, parse_bench
 from edgekit.devices.linux.device_log import log_line
@@ -69,7 +70,7 @@ class SshSession:
                     seconds.append(result.seconds)
                     yield result
             entry.seconds = median(seconds) if seconds else None
-            entry.message = f"{len(seconds)} samples" if len(seconds) > 1 else None
+            entry.message = counted(len(seconds), "sample") if len(seconds) > 1 else None
 
     def _run_batch(self, batch: Sequence[Sequence[Array]]) -> Iterator[RunResult]:
         specs = [entry.spec for entry in self.bundle.manifest.outputs]
@@ -108,7 +109,7 @@ class SshSession:
             if done.status != 0 or messages.answer is None:
                 raise self._failure(done, messages)
             samples = replace(parse_bench(messages.answer, self.name), observed=observer.end())
-            stage.result = f"{len(samples.nanoseconds)} runs"
+            stage.result = counted(len(samples.nanoseconds), "run")
             entry.seconds = median(samples.nanoseconds) / 1e9
             entry.message = stage.result
         return samples

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from edgekit.base.errors import UsageError
 from edgekit.base.json_reader import read_json
-from edgekit.base.wording import did_you_mean
+from edgekit.base.wording import counted, did_you_mean
 from edgekit.devices.linux.device_log import (
     checked_digest,
     checked_seconds,
@@ -207,7 +207,7 @@ def choose_version(versions: Sequence[Version], model: str, to: str | None, devi
     if to is not None:
         fitting = [version for version in own if version.record.digest.startswith(to.lower())]
         if len(fitting) != 1:
-            count = f"{len(fitting)} versions" if fitting else "no version"
+            count = counted(len(fitting), "version") if fitting else "no version"
             raise UsageError(
                 f"there is {count} {to} of {model} on {device}".replace("is 2", "are 2"),
                 hint=f"there are {_listed(own)}",

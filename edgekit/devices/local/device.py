@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 from edgekit.base.errors import BundleError, DeviceError, MissingToolError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.metrics import HostState
+from edgekit.base.wording import counted
 from edgekit.devices.base import (
     BenchPlan,
     BenchSamples,
@@ -122,7 +123,7 @@ class LocalSession:
                 if WORKING in frame.message:
                     continue
                 if "progress" not in frame.message:
-                    stage.result = f"{frame.arrays[0].size} runs"
+                    stage.result = counted(frame.arrays[0].size, "run")
                     return replace(
                         _samples_of(frame, threads),
                         load_nanoseconds=load_nanoseconds,

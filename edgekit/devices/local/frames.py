@@ -19,6 +19,7 @@ import numpy as np
 from edgekit.base.arrays import Array, numpy_dtype
 from edgekit.base.decode import Check, Count, decode_json, encode
 from edgekit.base.tensors import DTYPES
+from edgekit.base.wording import counted
 
 ALIGNMENT = 64
 """Alignment in bytes. Compiled code uses aligned vector loads on its inputs."""
@@ -70,7 +71,7 @@ def read_frame(read_into: Callable[[memoryview], None]) -> Frame:
     read_into(memoryview(length))
     (header_length,) = _LENGTH.unpack(length)
     if header_length > _LARGEST_HEADER:
-        raise FrameError(f"a header of {header_length} bytes")
+        raise FrameError(f"a header of {counted(header_length, 'byte')}")
     header = bytearray(header_length)
     read_into(memoryview(header))
     message, described = _parsed(header)

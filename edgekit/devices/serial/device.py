@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from edgekit.aot.firmware.firmware_file import FirmwareFile, read_firmware
+from edgekit.base import wording
 from edgekit.base.errors import DeviceError, UsageError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.metrics import HostState
@@ -328,7 +329,7 @@ class SerialSession:
             marks = self.client.memory()
             if marks.stack_used >= marks.stack:
                 raise stack_overflow(self.name, marks.stack)
-            stage.result = f"{len(cycles)} runs"
+            stage.result = wording.counted(len(cycles), "run")
         clock = None if self.device.chip is None else self.device.chip.clock
         found = counted(cycles, steps, self.hello.clock, clock)
         core = self.hello.clock / 1e6 if self.device.chip is None else None

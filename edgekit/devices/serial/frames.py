@@ -10,6 +10,8 @@ import struct
 import zlib
 from dataclasses import dataclass
 
+from edgekit.base.wording import counted
+
 VERSION = 1
 LARGEST_PAYLOAD = 1024
 _HEADER = struct.Struct("<BBIH")
@@ -35,7 +37,7 @@ class Noise:
 
 def encode_frame(frame: SerialFrame) -> bytes:
     if len(frame.payload) > LARGEST_PAYLOAD:
-        raise ValueError(f"{len(frame.payload)} bytes do not go into one frame")
+        raise ValueError(f"{counted(len(frame.payload), 'byte')} do not go into one frame")
     body = _HEADER.pack(VERSION, frame.kind, frame.sequence, len(frame.payload)) + frame.payload
     return b"\0" + stuffed(body + _CRC.pack(zlib.crc32(body))) + b"\0"
 

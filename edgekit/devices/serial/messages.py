@@ -7,6 +7,8 @@ import struct
 from dataclasses import dataclass
 from enum import IntEnum
 
+from edgekit.base.wording import counted
+
 ANSWER = 0x80
 REFUSED = 0xFE
 FAULT = 0xFF
@@ -195,4 +197,4 @@ def _printable(data: bytes) -> str:
 
 def _need(data: bytes, count: int) -> None:
     if len(data) < count:
-        raise ValueError(f"{len(data)} bytes where {count} belong")
+        raise ValueError(f"{counted(len(data), 'byte')} where {count} belong")

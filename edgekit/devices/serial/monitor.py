@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from edgekit.base.errors import DeviceError
+from edgekit.base.wording import clock_rate, counted
 from edgekit.devices.serial.frames import FrameDecoder, Noise, SerialFrame, encode_frame
 from edgekit.devices.serial.messages import (
     ANSWER,
@@ -70,7 +71,7 @@ def seen(piece: SerialFrame | Noise) -> Iterator[Seen]:
     text = piece.data.decode("utf-8", errors="replace")
     printable = sum(c.isprintable() or c in "\r\n\t" for c in text if c != "�")
     if printable < 0.9 * len(text):
-        yield Seen("noise", f"{len(piece.data)} bytes that are not a frame")
+        yield Seen("noise", f"{counted(len(piece.data), 'byte')} that are not a frame")
         return
     for line in text.splitlines():
         if line.strip():
@@ -85,10 +86,10 @@ def _frame_in_words(frame: SerialFrame) -> str:
             return f"fault at pc {place}, cfsr {report.cfsr:#010x}, hfsr {report.hfsr:#010x}"
         if frame.kind == Request.HELLO | ANSWER:
             hello = parse_hello(frame.payload)
-            models = "1 model" if hello.models == 1 else f"{hello.models} models"
+            models = counted(hello.models, "model")
             return (
                 f"edgekit's firmware {hello.build_id[:12]} on a {hello.core} at "
-                f"{hello.clock / 1e6:g} MHz, {models}"
+                f"{clock_rate(hello.clock)}, {models}"
             )
     except ValueError:
         return f"frame of kind {frame.kind:#04x} that is invalid"
@@ -96,7 +97,7 @@ def _frame_in_words(frame: SerialFrame) -> str:
         return "refused"
     name = _KINDS.get(frame.kind & ~ANSWER, f"kind {frame.kind:#04x}")
     what = "answer to" if frame.kind & ANSWER else "request"
-    return f"{what} {name}, {len(frame.payload)} bytes"
+    return f"{what} {name}, {counted(len(frame.payload), 'byte')}"
 
 
 _KINDS = {int(kind): kind.name.lower().replace("_", " ") for kind in Request}

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from edgekit.base.children import module_command
 from edgekit.base.decode import Range, decode
 from edgekit.base.errors import DeviceError
+from edgekit.base.wording import counted
 from edgekit.farm import health
 from edgekit.farm.health import Health, Limits
 from edgekit.farm.hosts.file import FarmHost
@@ -94,7 +95,7 @@ class JoinedHost:
                 ) from error
             if self.health.state != "free":
                 self.health = health.came_up(self.health, now)
-                return f"is up with {len(self.devices)} devices"
+                return f"is up with {counted(len(self.devices), 'device')}"
         number = message.get("id")
         if isinstance(number, int) and number in self._asked:
             if message.get("over"):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from edgekit.base import svg
 from edgekit.base.quoting import html_text
-from edgekit.base.wording import duration, milliseconds
+from edgekit.base.wording import celsius, counted, duration, measured
 from edgekit.farm.status import DeviceStatus, FarmStatus
 from edgekit.farm.web.markup import LIVE_WORD, live_part, table, whole_page
 
@@ -69,7 +69,7 @@ def _device_row(device: DeviceStatus, now: float, hosts: bool) -> Sequence[str]:
         html_text(duration(max(now - device.since, 0))),
         html_text(who),
         "" if device.load is None else f"{device.load:.2f}",
-        "" if device.temperature is None else f"{device.temperature:.0f}",
+        "" if device.temperature is None else celsius(device.temperature),
         str(device.sessions),
         html_text(why),
     )
@@ -123,8 +123,7 @@ def comparison_page(comparison: Comparison) -> str:
         f"<h2>{html_text(after.build.model)} on {html_text(after.device)}: "
         f"{comparison.verdict}</h2>"
         + table(("", "run", "when", "median", "p90", "offload"), rows, numbers=(3, 4))
-        + f"<p>after / before: {comparison.ratio:.3f}, between {comparison.low:.3f} and "
-        f"{comparison.high:.3f} in 95 of 100 cases</p>"
+        + f"<p>{comparison.spread_in_words()}</p>"
         + "".join(f"<p>{html_text(note)}</p>" for note in notes)
     )
     return whole_page("Comparison", body)
@@ -142,9 +141,9 @@ def _curve(runs: Sequence[BenchRun]) -> str:
     top = max(run.median for run in runs) or 1.0
     places = ((place / (len(runs) - 1), run.median / top) for place, run in enumerate(runs))
     path = svg.element("path", d=svg.curve(places, width, height))
-    words = f"medians of {len(runs)} runs"
+    words = f"medians of {counted(len(runs), 'run')}"
     return svg.picture(width, height, path, role="img", aria_label=words)
 
 
 def _amount(run: BenchRun, value: float) -> str:
-    return milliseconds(value) if run.unit == "seconds" else f"{value:.0f} {html_text(run.unit)}"
+    return html_text(measured(value, run.unit))

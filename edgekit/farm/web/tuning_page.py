@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from edgekit.base import svg
 from edgekit.base.quoting import html_text
-from edgekit.base.wording import duration, milliseconds
+from edgekit.base.wording import counted, duration, multiple
 from edgekit.farm.web.markup import LIVE_WORD, live_part, table, whole_page
 from edgekit.store.moments import seconds_at, seconds_since
 from edgekit.store.tuning_results import SessionCurve
@@ -52,9 +52,9 @@ def _figures(session: TuningSession, point: TuningProgress) -> tuple[str, ...]:
     return (
         f"{point.trials}{wanted}",
         str(point.failed),
-        milliseconds(point.own_us / 1e6),
-        milliseconds(point.best_us / 1e6),
-        f"{point.own_us / point.best_us:.2f}x" if point.best_us > 0 else "",
+        duration(point.own_us / 1e6),
+        duration(point.best_us / 1e6),
+        multiple(point.own_us / point.best_us) if point.best_us > 0 else "",
     )
 
 
@@ -86,7 +86,7 @@ def _drawing(one: SessionCurve) -> str:
     own = path([point.own_us for point in curve], class_="own")
     best = path([point.best_us for point in curve])
     title = f"{one.session.model} on {', '.join(one.session.devices)}"
-    words = f"the best of {one.curve[-1].trials} trials so far"
+    words = f"the best of {counted(one.curve[-1].trials, 'trial')} so far"
     drawn = svg.picture(_WIDTH, _HEIGHT, own, best, role="img", aria_label=words)
     return f"<h2>{html_text(title)}</h2>{drawn}"
 

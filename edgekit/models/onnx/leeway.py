@@ -11,6 +11,7 @@ import onnx
 
 from edgekit.base.arrays import Array
 from edgekit.base.tensors import TensorSpec
+from edgekit.base.wording import number, percent
 from edgekit.models.comparison import (
     SHARE_OFF_BY_A_STEP,
     SHARE_ON_TIES,
@@ -134,8 +135,8 @@ class _Spread:
             reasons.append(f"one step of {maker}")
         if self._largest:
             reasons.append(
-                f"twice what onnxruntime differs from itself by ({self._largest:.3g} in "
-                f"{self._share:.1%} of the elements)"
+                f"twice what onnxruntime differs from itself by ({number(self._largest)} in "
+                f"{percent(self._share)} of the elements)"
             )
         if not reasons:
             return None

@@ -12,6 +12,7 @@ from tvm import relax
 from edgekit.base.errors import UnsupportedModelError
 from edgekit.base.events import Events
 from edgekit.base.tensors import TensorSpec
+from edgekit.base.wording import counted
 from edgekit.compiler.passes.guard_indices import guard_indices
 from edgekit.models.binding import Bound
 from edgekit.models.model import Model, ModelSource
@@ -40,9 +41,11 @@ def load_model(source: ModelSource, events: Events) -> Model:
             on_node=lambda node: stage.advance(detail=node.op_type),
         )
         module, outputs = _import_graph(importer, proto, bound)
-        stage.result = f"{len(proto.graph.node)} nodes"
+        stage.result = counted(len(proto.graph.node), "node")
     if importer.folded:
-        importer.repaired(f"{importer.folded} nodes with known inputs were computed when importing")
+        importer.repaired(
+            f"{counted(importer.folded, 'node')} with known inputs were computed when importing"
+        )
     return Model(
         source,
         module,

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from edgekit.base.errors import MissingToolError, ModelError, StorageError
 from edgekit.base.tensors import Quantization
+from edgekit.base.wording import counted, size
 from edgekit.models.tflite.flatbuffer import Buffer, DamagedBufferError, Table
 
 IDENTIFIER = b"TFL3"
@@ -136,7 +137,7 @@ def _looks_like(data: bytes) -> str:
     if not data:
         return "it is empty"
     if len(data) < 8:
-        return f"it has only {len(data)} bytes"
+        return f"it has only {counted(len(data), 'byte')}"
     if all(byte in b"\t\n\r\f\b\x1b" or 32 <= byte < 127 for byte in data[:256]):
         return "it is a text file"
     return "it does not carry the TFLite identifier"
@@ -206,14 +207,16 @@ def _tensor(table: Table, index: int, buffer_sizes: list[int], taken: set[str]) 
         raise DamagedBufferError(f"tensor '{name}' has an impossible shape {list(shape)}")
     if any(extent < 0 for extent in shape):
         raise DamagedBufferError(f"tensor '{name}' has a negative dimension")
-    size = math.prod(shape) * BYTES_PER_ELEMENT.get(dtype, 1)
-    if size > MAX_TENSOR_BYTES:
-        raise DamagedBufferError(f"tensor '{name}' would take {size / 2**30:.0f} GiB")
+    needed = math.prod(shape) * BYTES_PER_ELEMENT.get(dtype, 1)
+    if needed > MAX_TENSOR_BYTES:
+        raise DamagedBufferError(f"tensor '{name}' would take {size(needed)}")
     if buffer >= len(buffer_sizes):
         raise DamagedBufferError(f"tensor '{name}' uses buffer {buffer}, which does not exist")
     stored = buffer_sizes[buffer]
-    if stored and not sparse and dtype in BYTES_PER_ELEMENT and stored != size:
-        raise DamagedBufferError(f"tensor '{name}' needs {size} bytes of data, but has {stored}")
+    if stored and not sparse and dtype in BYTES_PER_ELEMENT and stored != needed:
+        raise DamagedBufferError(
+            f"tensor '{name}' needs {counted(needed, 'byte')} of data, but has {stored}"
+        )
     return TfliteTensor(
         name=name,
         dtype=dtype,

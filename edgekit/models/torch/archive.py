@@ -22,6 +22,7 @@ from typing import Any
 from edgekit.base.errors import ModelError
 from edgekit.base.json_reader import JsonError, read_json_object
 from edgekit.base.tensors import OpenTensorSpec
+from edgekit.base.wording import size
 from edgekit.base.zip_reader import ZipError, ZipMember, read_zip
 from edgekit.models.torch.guards import check_guard
 from edgekit.models.torch.rules import (
@@ -214,7 +215,7 @@ def _check_pickles(data: bytes) -> None:
 def _document(member: ZipMember, name: str) -> dict[str, Any]:
     if member.size > MAX_JSON_BYTES:
         raise ModelError(
-            f"{name} has an outline of {member.size >> 20} MiB",
+            f"{name} has an outline of {size(member.size)}",
             hint="a real program's is far smaller; check where the file comes from",
         )
     return read_json_object(member.read(), depth=_JSON_DEPTH)

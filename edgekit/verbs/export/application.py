@@ -14,6 +14,7 @@ from edgekit.base.events import SILENT, Events
 from edgekit.base.files import replace_directory, storage_errors
 from edgekit.base.paths import PACKAGE
 from edgekit.base.tvm_compat import TVM_FFI_VERSION, TVM_VERSION
+from edgekit.base.wording import counted
 from edgekit.bundle.archive import write_zip
 from edgekit.bundle.folder import LIBRARY_NAME, Bundle
 from edgekit.bundle.manifest import Manifest
@@ -93,7 +94,7 @@ def export(
             names = (manifest.model.name, board.name, toolchain.name, bundle.digest)
             write_record(made, Record(__version__, *names, sums))
             replacing.close()
-        stage.result = f"{len(sums)} files"
+        stage.result = counted(len(sums), "file")
     zipped = out.resolve().with_name(out.resolve().name + ".zip")
     if archive:
         write_zip(out, (*sums, RECORD), zipped)

@@ -237,7 +237,7 @@ def test_a_stack_that_overflows_is_told() -> None:
         with pytest.raises(FirmwareFault) as caught:
             client.run(0, LIMIT_S)
         explained = explain_fault(device.name, caught.value.fault, deep, hello.stack)
-    assert "ran out of its 8.0 KiB of stack" in explained.message
+    assert "ran out of its 8 KiB of stack" in explained.message
 
 
 def test_two_models_of_one_firmware_keep_apart(m4: SerialDevice, tmp_path: Path) -> None:

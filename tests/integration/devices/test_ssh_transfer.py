@@ -251,7 +251,7 @@ def test_progress_says_how_far_and_how_fast(
 def test_what_does_not_fit_is_refused_before_anything_is_sent(tmp_path: Path) -> None:
     with ssh_server(tmp_path / "ssh", mount=tmpfs("size=8m")) as server, server.connect() as own:
         with pytest.raises(
-            DeviceError, match=r"desk has \d+\.\d MiB free .* 13\.\d MiB are needed"
+            DeviceError, match=r"desk has [\d.,]+ [KMG]iB free .* 13\.\d MiB are needed"
         ):
             store_on(server, own).push([item(tmp_path, 10_000_000)], "models/x")
 

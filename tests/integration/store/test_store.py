@@ -324,11 +324,11 @@ def test_the_commands_tell_what_is_there(results: Results) -> None:
     shown = json.loads(results("show", "latest", "--json"))
     assert shown["median"] == 0.012
     assert shown["build"]["offload"] == ["ncnn"]
-    assert "20.0% slower" in results("compare", "previous")
+    assert "20.0 % slower" in results("compare", "previous")
     comparison = json.loads(results("compare", "best", "latest", "--json"))
     assert comparison["verdict"] == "slower"
     assert results("compare", "previous", "--fail-above", "25%")
-    assert "20.0% slower, and 5.0% was allowed" in results(
+    assert "20.0 % slower, and 5.0 % was allowed" in results(
         "compare", "previous", "--fail-above", "5%", code=12
     )
     assert "is no percentage" in results("compare", "previous", "--fail-above", "much", code=2)
@@ -344,8 +344,8 @@ def test_results_travel_in_files(results: Results, tmp_path: Path) -> None:
     assert len(table) == 3
     assert "'=cmd()" in table[2], "a spreadsheet would run it"
     other = f"sqlite:///{tmp_path / 'other.db'}"
-    assert "2 runs are new" in results("import", "all.json", "--store", other)
-    assert "0 runs are new" in results("import", "all.json", "--store", other)
+    assert "2 new runs in" in results("import", "all.json", "--store", other)
+    assert "0 new runs in" in results("import", "all.json", "--store", other)
     assert json.loads(results("list", "--store", other, "--json"))["runs"][1]["id"] == a_run(1).id
     (tmp_path / "half.json").write_bytes((tmp_path / "all.json").read_bytes()[:500])
     results("import", "half.json", code=3)

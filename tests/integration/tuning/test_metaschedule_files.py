@@ -115,8 +115,8 @@ def test_what_stock_tuning_wrote_is_known_then(tuned: Path, tmp_path: Path) -> N
     first = run_edgekit("results", "import", str(tuned), folder=tmp_path, extra=extra)
     again = run_edgekit("results", "import", str(tuned), folder=tmp_path, extra=extra)
     assert first.code == again.code == 0, first.err
-    assert f"{count} records are new" in first.out
-    assert f"0 records are new in {tmp_path / 's.db'}, {count} were there" in again.out
+    assert f"{count} new records in" in first.out
+    assert f"0 new records in {tmp_path / 's.db'}, {count} known already" in again.out
 
     store = open_store(extra["EDGEKIT_STORE"])
     records = all_records(store)

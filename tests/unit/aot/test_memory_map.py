@@ -126,7 +126,7 @@ def test_no_name_breaks_the_drawing_or_gets_a_script_into_it(buffer: str, layer:
 def test_a_model_of_many_layers_has_the_largest_drawn_and_the_rest_as_one_bar() -> None:
     steps = tuple(_step(f"step_{k}", 1000 + k) for k in range(300))
     text = draw_memory_map(memory_map(replace(MODEL, steps=steps), ()))
-    assert "step_299: 1299 bytes" in text
+    assert "step_299: 1,299 bytes" in text
     assert "step_0: 1000 bytes" not in text
     assert "others" in text
 

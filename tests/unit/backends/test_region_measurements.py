@@ -52,7 +52,7 @@ def test_a_newer_measurement_takes_the_place_of_the_older_and_of_no_other() -> N
 @pytest.mark.parametrize(
     ("record", "pays", "said"),
     [
-        (RECORD, True, "0.08 ms, in TVM 0.1 ms"),
+        (RECORD, True, "80 µs, in TVM 100 µs"),
         (replace(RECORD, library_us=100.0), False, "in TVM"),
         (replace(RECORD, library_us=99.5), False, "in TVM"),
         (replace(RECORD, agrees=False), False, "differ"),

@@ -45,9 +45,9 @@ def test_nothing_tuned_is_said() -> None:
 
 def test_what_is_left_follows_from_time_and_trials() -> None:
     by_time = a_session(wanted_trials=None, wanted_seconds=1e5)
-    assert " h " in sessions_part((SessionCurve(by_time, ()),))
+    assert "1 d 4 h" in sessions_part((SessionCurve(by_time, ()),))
     over = a_session(state="done", ended_at=now(), wanted_seconds=1e5)
-    assert " h " not in sessions_part((SessionCurve(over, ()),))
+    assert "1 d 4 h" not in sessions_part((SessionCurve(over, ()),))
 
 
 def test_metrics_tell_where_sessions_stand_and_whether_the_store_answers() -> None:

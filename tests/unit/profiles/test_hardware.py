@@ -207,7 +207,7 @@ def _fault(**registers: int) -> FaultReport:
         (_fault(cfsr=1 << 16, pc=0x148), "faulted in main: it executed an instruction"),
         (_fault(cfsr=1 << 25), "faulted in conv_1: it divided by zero"),
         (_fault(pc=0x900), "faulted in an unknown function"),
-        (_fault(cfsr=1 << 20), "ran out of its 8.0 KiB of stack in conv_1"),
+        (_fault(cfsr=1 << 20), "ran out of its 8 KiB of stack in conv_1"),
     ],
 )
 def test_a_fault_is_told_by_its_registers(report: FaultReport, says: str) -> None:

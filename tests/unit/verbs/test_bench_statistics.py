@@ -58,7 +58,7 @@ def test_what_disturbs_a_measurement_is_said() -> None:
 
     assert "load average 3.9 on 4 cores" in notes(busy)
     assert "governor powersave" in notes(saving)
-    assert "2.0 times the median" in notes(spread)
+    assert "took 2 times the median" in notes(spread)
     assert "9 threads shared 4 cores" in notes(replace(STEADY, threads=9))
     assert "p99 of 5 runs" in notes(replace(STEADY, nanoseconds=(1_000_000,) * 5))
 
@@ -114,5 +114,5 @@ def test_without_cpufreq_the_frequency_is_that_of_cpuinfo_or_unknown(tmp_path: P
 
 def test_more_runs_than_are_kept_are_refused_and_not_cut_short() -> None:
     assert plan_bench(100_000, None, 10, None).runs == 100_000
-    with pytest.raises(UsageError, match="100001 runs"):
+    with pytest.raises(UsageError, match="100,001 runs"):
         plan_bench(100_001, None, 10, None)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from tvm import relax
 
+from edgekit.base.wording import counted
 from edgekit.models.onnx.node import Node, Outputs, RefusedError
 from edgekit.models.onnx.operators.common import Converters, cast, like, take_at
 from edgekit.models.onnx.operators.layout import split
@@ -125,7 +126,7 @@ def _recurrent(node: Node) -> Outputs:
         value = node.emit(op.permute_dims(value, [1, 0, 2]))
     length, batch, _ = shape_of(value)
     if length > LONGEST_SEQUENCE:
-        raise RefusedError(f"it runs over {length} steps, more than {LONGEST_SEQUENCE}")
+        raise RefusedError(f"it runs over {counted(length, 'step')}, more than {LONGEST_SEQUENCE}")
     node.repaired(f"{node.operator} was written out step by step")
     hidden = node.shape(2)[2]
     directions = node.shape(1)[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from tvm import relax
 
+from edgekit.base.wording import counted
 from edgekit.models.onnx.node import Node, Outputs, RefusedError
 from edgekit.models.onnx.operators.common import Converters, known_scalar, positive_axis, take_at
 from edgekit.models.onnx.operators.layout import pad
@@ -35,7 +36,7 @@ def _dft(node: Node) -> Outputs:
 def transform(node: Node, value: Expr, length: int, inverse: bool, onesided: bool) -> Expr:
     """Transform the last axis; the axis before it holds the real and the imaginary part."""
     if length > LONGEST:
-        raise RefusedError(f"it transforms {length} points, more than {LONGEST}")
+        raise RefusedError(f"it transforms {counted(length, 'point')}, more than {LONGEST}")
     half = length // 2 + 1
     points = half if inverse and onesided else length
     rank = len(shape_of(value))
