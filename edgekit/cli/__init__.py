@@ -7,6 +7,7 @@ from importlib import import_module
 
 import click
 
+from edgekit.cli.help_text import HELP_NAMES, write_options
 from edgekit.cli.options import Group, add_global_flags
 from edgekit.version import __version__
 
@@ -20,39 +21,70 @@ class Entry:
     help: str
 
 
-COMMANDS: tuple[Entry, ...] = (
-    Entry("init", "edgekit.cli.init", "Write a project file, edgekit.toml."),
-    Entry("inspect", "edgekit.cli.inspect", "Show what is in a model and whether it can be built."),
-    Entry("deploy", "edgekit.cli.deploy", "Build, run on a device and verify the outputs."),
-    Entry("build", "edgekit.cli.build", "Build a model into a bundle for a board."),
-    Entry("recommend", "edgekit.cli.recommend", "Recommend how to run a model on a board."),
-    Entry("partition", "edgekit.cli.partition", "Show what runs each part of a model, and why."),
-    Entry("run", "edgekit.cli.run", "Show a bundle's outputs for an input."),
-    Entry("verify", "edgekit.cli.verify", "Compare a bundle's outputs with the oracle's."),
-    Entry("bench", "edgekit.cli.bench", "Time a bundle."),
-    Entry("tune", "edgekit.cli.tune", "Search for faster kernels on devices."),
-    Entry("quantize", "edgekit.cli.quantize", "Quantize a float model to int8, with the cost."),
-    Entry("flash", "edgekit.cli.flash", "Write a bundle's firmware to a microcontroller."),
-    Entry("monitor", "edgekit.cli.monitor", "Show what a microcontroller's serial line carries."),
-    Entry("results", "edgekit.cli.results", "Show, compare, export and import measurements."),
-    Entry("export", "edgekit.cli.export", "Generate a C++ application from a bundle."),
-    Entry("boards", "edgekit.cli.boards", "List, show, create or check board profiles."),
-    Entry(
-        "toolchains", "edgekit.cli.toolchains", "List, show, create or check toolchain profiles."
+GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
+    (
+        "First steps",
+        (
+            Entry("init", "edgekit.cli.init", "Write a project file, edgekit.toml."),
+            Entry("doctor", "edgekit.cli.doctor", "Show what this host lacks to build models."),
+            Entry("inspect", "edgekit.cli.inspect", "Show what a model or a bundle contains."),
+            Entry("deploy", "edgekit.cli.deploy", "Build, run on a device, verify and time."),
+        ),
     ),
-    Entry("device", "edgekit.cli.device", "Add, list, check, clean and remove devices."),
-    Entry("versions", "edgekit.cli.versions", "List what was deployed to a device."),
-    Entry("rollback", "edgekit.cli.rollback", "Roll back to the previous version."),
-    Entry("logs", "edgekit.cli.logs", "Show what happened on a device."),
-    Entry("rpc", "edgekit.cli.rpc", "Serve devices over TVM's RPC, with a tracker."),
-    Entry("farm", "edgekit.cli.farm", "Run all devices as one monitored pool."),
-    Entry("trust", "edgekit.cli.trust", "Trust what a project's files run and send."),
-    Entry("doctor", "edgekit.cli.doctor", "Show what this host lacks to build for a board."),
-    Entry("twin", "edgekit.cli.twin", "Start and stop emulated boards."),
-    Entry("cache", "edgekit.cli.cache", "Show and prune cached builds and twin images."),
-    Entry("completion", "edgekit.cli.completion", "Print the shell completion script."),
+    (
+        "Models",
+        (
+            Entry("build", "edgekit.cli.build", "Compile a model for a board, as a bundle."),
+            Entry("run", "edgekit.cli.run", "Show a bundle's outputs for an input."),
+            Entry("verify", "edgekit.cli.verify", "Compare a bundle's outputs with the oracle's."),
+            Entry("quantize", "edgekit.cli.quantize", "Quantize a float model to int8."),
+            Entry("partition", "edgekit.cli.partition", "Show which library runs what, and why."),
+            Entry("recommend", "edgekit.cli.recommend", "Recommend how to run a model on a board."),
+            Entry("export", "edgekit.cli.export", "Generate a C++ application from a bundle."),
+        ),
+    ),
+    (
+        "Measuring",
+        (
+            Entry("bench", "edgekit.cli.bench", "Time a bundle on a device."),
+            Entry("tune", "edgekit.cli.tune", "Search for faster kernels on devices."),
+            Entry("results", "edgekit.cli.results", "Show, compare and export measurements."),
+        ),
+    ),
+    (
+        "Boards and devices",
+        (
+            Entry("boards", "edgekit.cli.boards", "List, show, create or check board profiles."),
+            Entry("toolchains", "edgekit.cli.toolchains", "The same for toolchain profiles."),
+            Entry("device", "edgekit.cli.device", "Add, list, check, clean and remove devices."),
+            Entry("twin", "edgekit.cli.twin", "Start and stop emulated boards."),
+            Entry("flash", "edgekit.cli.flash", "Write firmware to a microcontroller."),
+            Entry("monitor", "edgekit.cli.monitor", "Show a microcontroller's serial messages."),
+            Entry("versions", "edgekit.cli.versions", "List what was deployed to a device."),
+            Entry("rollback", "edgekit.cli.rollback", "Roll back to the previous version."),
+            Entry("logs", "edgekit.cli.logs", "Show what happened on a device."),
+        ),
+    ),
+    (
+        "Farm",
+        (
+            Entry("farm", "edgekit.cli.farm", "Share all devices as one monitored pool."),
+            Entry("rpc", "edgekit.cli.rpc", "Serve devices to TVM's own RPC clients."),
+        ),
+    ),
+    (
+        "Upkeep",
+        (
+            Entry("trust", "edgekit.cli.trust", "Trust what a project's files run and send."),
+            Entry("cache", "edgekit.cli.cache", "Show and prune cached builds and twin images."),
+            Entry("completion", "edgekit.cli.completion", "Print the shell completion script."),
+            Entry("help", "edgekit.cli.help", "Show the help of a command."),
+        ),
+    ),
 )
-"""All commands, in the order in which a newcomer needs them."""
+"""All commands by group, in the order in which a newcomer needs them."""
+
+COMMANDS = tuple(entry for _, entries in GROUPS for entry in entries)
 
 
 class CommandTable(Group):
@@ -69,19 +101,23 @@ class CommandTable(Group):
                 return add_global_flags(command)
         return None
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(entry.name, entry.help) for entry in COMMANDS])
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        widest = max(len(entry.name) for entry in COMMANDS)
+        for title, entries in GROUPS:
+            with formatter.section(title):
+                formatter.write_dl([(entry.name.ljust(widest), entry.help) for entry in entries])
+        write_options(self, ctx, formatter)
 
 
-@click.command("edgekit", cls=CommandTable)
+@click.command("edgekit", cls=CommandTable, context_settings=HELP_NAMES)
 @click.version_option(__version__, prog_name="edgekit", message="%(prog)s %(version)s")
 def root() -> None:
     """Compile a trained model, run it on a board, and verify its outputs.
 
     \b
-    edgekit deploy MODEL --board local    build, run on this host, compare with the oracle
-    edgekit build MODEL --board rpi4 -o DIR
+    edgekit deploy MODEL --board local   build, run on this host, verify and time
+    edgekit boards                       list the boards to build for
+    edgekit help deploy                  explain a command
     """
 
 

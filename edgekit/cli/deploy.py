@@ -70,7 +70,9 @@ def command(
     keep: int | None,
     tolerance: ToleranceKeywords,
 ) -> None:
-    """Build MODEL, run it on the device, compare with the oracle, and measure."""
+    """Build MODEL, run it on a device, compare its outputs with an oracle's, and time it.
+
+    The oracle is another runtime that runs the same model file, such as onnxruntime."""
     from edgekit.verbs.fleet import raise_if_any_failed
 
     check_quick_tune(search)

@@ -23,7 +23,11 @@ every_option = click.option(
 
 
 _device_option = click.option(
-    "--device", "device_name", type=DEVICE, metavar="NAME", help="The device to use."
+    "--device",
+    "device_name",
+    type=DEVICE,
+    metavar="NAME",
+    help="The device; edgekit device list shows them.",
 )
 
 
@@ -79,7 +83,7 @@ several_devices_options = grouped(
         "device_names",
         type=DEVICES,
         metavar="NAME[,NAME…]",
-        help="The device to use, or several at the same time.",
+        help="The device, or several at the same time; edgekit device list shows them.",
     ),
     every_option,
     twin_option,
@@ -106,7 +110,11 @@ tuning_device_options = grouped(
 
 _remote_options = (
     click.option(
-        "--device", "device_name", type=REMOTE_DEVICE, metavar="NAME", help="The device to use."
+        "--device",
+        "device_name",
+        type=REMOTE_DEVICE,
+        metavar="NAME",
+        help="The device; edgekit device list shows them.",
     ),
     board_option,
     click.option("--twin", is_flag=True, help="Use the board's emulated twin."),

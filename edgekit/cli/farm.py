@@ -27,8 +27,8 @@ def command() -> None:
     """Run all devices as one monitored pool behind TVM's tracker.
 
     \b
-    edgekit farm up                 one terminal, or a service: edgekit farm install
-    edgekit farm status             from another terminal
+    edgekit farm up            one terminal, or a service: edgekit farm install
+    edgekit farm status        from another terminal
     tvm.rpc.connect_tracker("127.0.0.1", 9190).request("rpi4")
     """
 

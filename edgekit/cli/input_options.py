@@ -27,9 +27,8 @@ timeout_option: Decorator = click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
     default=600.0,
-    show_default=True,
     metavar="SECONDS",
-    help="Give up after this long without a response.",
+    help="Give up if the device is silent for this long.  [default: 600]",
 )
 """An option that adds `timeout: float`."""
 

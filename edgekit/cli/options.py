@@ -18,6 +18,7 @@ from edgekit.base.errors import EdgekitError, UsageError
 from edgekit.base.paths import ProfileKind
 from edgekit.base.wording import counted, did_you_mean
 from edgekit.cli.console import Console
+from edgekit.cli.help_text import write_commands, write_options
 from edgekit.models.model import MODEL_SUFFIXES
 
 if TYPE_CHECKING:
@@ -34,6 +35,9 @@ _MANIFEST = "manifest.json"
 class Command(click.Command):
     """A command that names itself in its usage errors, so that the hint can name its help."""
 
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        write_options(self, ctx, formatter)
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
             return super().parse_args(ctx, args)
@@ -46,6 +50,10 @@ class Group(click.Group):
     """A group that suggests the nearest command, and shows its help when called bare."""
 
     command_class = Command
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        write_commands(self, ctx, formatter)
+        write_options(self, ctx, formatter)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args and not self.invoke_without_command and not ctx.resilient_parsing:
@@ -256,7 +264,12 @@ MODEL_FILE = _FilePath("model", is_model_file)
 BUNDLE_PATH = _FilePath("bundle", is_bundle, otherwise="dir")
 
 board_option: Decorator = click.option(
-    "--board", "-b", "board_name", type=BOARD, metavar="NAME", help="The board profile to use."
+    "--board",
+    "-b",
+    "board_name",
+    type=BOARD,
+    metavar="NAME",
+    help="The kind of board; edgekit boards lists them.",
 )
 """An option that adds `board_name: str | None`."""
 
@@ -303,8 +316,8 @@ offload_option: Decorator = click.option(
     "--offload",
     type=_Backends(),
     metavar="NAMES",
-    help="Backends to prefer for regions of the model, in order; none; or auto, which takes those "
-    "that were measured to be faster.  [default: the board profile's]",
+    help="Libraries to run parts of the model in, the preferred first, such as acl,ncnn; none; or "
+    "auto: those that were measured to be faster.  [default: the board profile's]",
 )
 """An option that adds `offload: tuple[str, ...] | None`."""
 
@@ -405,7 +418,7 @@ shape_option: Decorator = click.option(
     multiple=True,
     metavar="NAME=1,3,224,224",
     callback=_collect("--shape", parse_shape_option),
-    help="Fix an input's shape. May be repeated, once per input.",
+    help="Fix the shape of an input that the model leaves open. May be repeated.",
 )
 """An option that adds `shapes: dict[str, tuple[int, ...]]`."""
 
@@ -415,7 +428,7 @@ constant_option: Decorator = click.option(
     multiple=True,
     metavar="NAME=VALUE",
     callback=_collect("--constant", parse_constant_option),
-    help="Bind an input to numbers (axes=1,2) or a file (x=file.npy). May be repeated.",
+    help="Give an input a fixed value: axes=1,2 or x=file.npy. May be repeated.",
 )
 """An option that adds `constants: dict[str, Array]`."""
 

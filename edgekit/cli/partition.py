@@ -59,12 +59,11 @@ def command(
     html: Path | None,
     export: Path | None,
 ) -> None:
-    """Show which backend would run each operator of MODEL on a board, and why. Nothing is built,
-    except with --measure.
+    """Show which library would run each operator of MODEL on a board, and why.
 
-    A backend that --offload names is preferred. A region stays in TVM if TVM was measured to be
-    faster, or if it is unmeasured and too small to pay for entering it. With --twin, measurements
-    on emulated boards count too.
+    Neighbouring operators that one library runs are a region. A region stays in TVM if TVM was
+    measured to be faster, or if it is unmeasured and too small to pay for entering it. Nothing is
+    built, except with --measure. With --twin, measurements on emulated boards count too.
     """
     from edgekit.building.partition import draw, export_regions
 

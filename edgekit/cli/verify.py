@@ -42,13 +42,13 @@ tolerance_options = grouped(
         "--rtol",
         type=click.FloatRange(min=0),
         metavar="X",
-        help="Allowed relative error of each element of other outputs.",
+        help="Allowed relative error of each element of float outputs.",
     ),
     click.option(
         "--atol",
         type=click.FloatRange(min=0),
         metavar="X",
-        help="Allowed absolute error of other outputs.",
+        help="Allowed absolute error of float outputs.",
     ),
     click.option(
         "--steps",
@@ -85,7 +85,9 @@ def command(
     tolerance: ToleranceKeywords,
     where: DeviceChoice,
 ) -> None:
-    """Compare BUNDLE's outputs on a device of its board with an independent oracle's.
+    """Compare BUNDLE's outputs on a device with those of an oracle.
+
+    The oracle is another runtime that ran the same model file, such as onnxruntime.
 
     Without --input, compare with the expected outputs in the bundle.
     """
