@@ -14,6 +14,8 @@ from support import needs
 from support.examples import examples
 from support.session import session
 
+from edgekit.base.options import named_as_on_the_command_line
+
 # Tests load onnxruntime themselves, not only through the oracle that asks for this.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
@@ -27,6 +29,9 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
 
     # What tests write into folders of their own is theirs: tests of trust itself take this away.
     os.environ["EDGEKIT_TRUSTED_PATH"] = "/"
+
+# Messages name options as the command line does; tests/unit/base/test_options.py has both forms.
+_SESSION.enter_context(named_as_on_the_command_line())
 
 # A shell that starts the tests in the background has them ignore Ctrl-C, and so would every program
 # that a test starts and interrupts.

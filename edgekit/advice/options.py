@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from edgekit.advice.words import Answers, HotSpot, Option, Subject
 from edgekit.backends.registry import backend_names, kernel_backend_names, load_backend
 from edgekit.base.errors import EdgekitError, MissingToolError
+from edgekit.base.options import option
 from edgekit.base.wording import counted, number, percent
 from edgekit.building.products import product_of
 
@@ -19,11 +20,14 @@ if TYPE_CHECKING:
     from edgekit.models.model import ModelSource
     from edgekit.profiles.board import Board
 
-NOT_MEASURED = "not measured; --measure does"
 TUNED = "tuned TVM"
 _FEW_REGIONS = 4
 _NEARLY_ALL = 0.9
 _ALL = "all of it"
+
+
+def _not_measured() -> str:
+    return f"not measured; {option('measure')} does"
 
 
 def options_of(subject: Subject, board: Board) -> tuple[Option, ...]:
@@ -68,7 +72,7 @@ def _macs_by(decisions: Sequence[Decision]) -> dict[str, int]:
 
 
 def _own(board: Board, deploy: str) -> Option:
-    answers = Answers("yes: it needs nothing but the board's compiler", NOT_MEASURED, _ALL)
+    answers = Answers("yes: it needs nothing but the board's compiler", _not_measured(), _ALL)
     own = product_of(board).own_option
     return Option(own, "kernels", True, f"{deploy} --offload none", answers)
 
@@ -107,7 +111,7 @@ def _beside_own(summary: ModelSummary, name: str, deploy: str) -> Option:
             _refused("no: it computes in integers, and this model in floats"),
         )
     words = "yes: layer by layer, whichever of it and edgekit's own kernel costs less"
-    answers = Answers(words, NOT_MEASURED, "decided for each layer")
+    answers = Answers(words, _not_measured(), "decided for each layer")
     return Option(name, "library", True, f"{deploy} --offload {name}", answers)
 
 
@@ -160,7 +164,7 @@ def _faster(found: Partition) -> str:
         for decision in found.decisions
         if decision.region is not None and decision.reason.startswith("measured")
     )
-    return "; ".join(list(measured)[:_FEW_REGIONS]) if measured else NOT_MEASURED
+    return "; ".join(list(measured)[:_FEW_REGIONS]) if measured else _not_measured()
 
 
 def _hot(found: Partition, coverage: float) -> str:
@@ -194,7 +198,7 @@ def _int8(source: ModelSource, board: Board) -> Option:
     if source.format != "onnx":
         answers = _refused("not here: quantise it where it is converted")
         return Option("int8", "int8", False, "", answers, tuple(reasons))
-    answers = Answers("yes: edgekit quantize makes it", NOT_MEASURED, _ALL)
+    answers = Answers("yes: edgekit quantize makes it", _not_measured(), _ALL)
     command = f"edgekit quantize {in_shell(source)} --calibrate SAMPLES"
     return Option("int8", "int8", True, command, answers, tuple(reasons))
 

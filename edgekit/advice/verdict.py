@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from edgekit.advice.words import Advice, Considered, Option
+from edgekit.base.options import option
 from edgekit.base.wording import number, percent
 
 if TYPE_CHECKING:
@@ -64,5 +65,5 @@ def _verdict(options: tuple[Option, ...]) -> str:
         share = (
             "" if first.coverage is None else f", it takes {percent(first.coverage)} of the work"
         )
-        return f"try {first.name} first{share}; --measure decides"
-    return f"try {first.name} first; --measure decides"
+        return f"try {first.name} first{share}; {option('measure')} decides"
+    return f"try {first.name} first; {option('measure')} decides"

@@ -24,6 +24,7 @@ from edgekit.api.keywords import (
 from edgekit.base.cancel import Cancellation
 from edgekit.base.errors import UsageError
 from edgekit.base.events import SILENT, Event, Events
+from edgekit.base.options import option
 from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS
 from edgekit.project.workspace import WorkspaceData, open_workspace
 
@@ -180,7 +181,7 @@ def check_can_be_tuned(board: Board) -> None:
     product = product_of(board)
     if product.tuner != "kernels":
         raise UsageError(
-            f"--quick-tune measures kernels of Linux boards, and {board.name} gets "
+            f"{option('quick-tune')} measures kernels of Linux boards, and {board.name} gets "
             f"{product.in_words}",
             hint="leave it out: each layer gets the cheapest kernel anyway",
         )

@@ -13,6 +13,7 @@ from edgekit.api.keywords import (
     Unpack,
 )
 from edgekit.base.errors import UsageError
+from edgekit.base.options import option
 
 if TYPE_CHECKING:
     from edgekit.advice.summary import ModelSummary
@@ -177,7 +178,7 @@ class Building(WorkspaceBase):
 
 def _c_is_verified(board: Board) -> UsageError:
     return UsageError(
-        f"--no-verify is not for {board.name}: a model in C carries a test of its own, "
+        f"{option('no-verify')} is not for {board.name}: a model in C carries a test of its own, "
         "which needs expected outputs",
-        hint="leave --no-verify out, or choose a Linux board",
+        hint=f"leave {option('no-verify')} out, or choose a Linux board",
     )

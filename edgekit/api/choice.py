@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypedDict, Union
 from edgekit.api.device import DeviceHandle, Setting
 from edgekit.api.keywords import BuildKeywords
 from edgekit.base.errors import DeviceError, EdgekitError, UsageError
+from edgekit.base.options import option
 from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS
 from edgekit.devices.registry import find_device, known_devices
 from edgekit.project.file import LOCAL
@@ -53,11 +54,15 @@ class DeviceChoice:
     def __post_init__(self) -> None:
         if self.every and (self.names is not None or self.twin):
             raise UsageError(
-                "--all names every device, and --device or --twin only some",
+                f"{option('all')} names every device, and {option('device')} or {option('twin')} "
+                "only some",
                 hint="leave one of them out",
             )
         if self.twin and self.is_several:
-            raise UsageError("--twin and --device name different devices", hint="leave one out")
+            raise UsageError(
+                f"{option('twin')} and {option('device')} name different devices",
+                hint="leave one out",
+            )
 
     @property
     def name(self) -> str | None:
@@ -157,10 +162,10 @@ def _board_of_twin(name: str, twin_given: bool) -> str | None:
     twin = next((twin for twin in all_twins() if twin.name == name), None)
     if twin is None or twin_given:
         return None if twin is None else twin.board
-    which = "" if name == twin.board else f" --device {name}"
+    which = "" if name == twin.board else f" {option('device', name)}"
     raise UsageError(
         f"there is no device {name!r}, only a twin of that name",
-        hint=f"say --board {twin.board} --twin{which}",
+        hint=f"say {option('board', twin.board)} {option('twin')}{which}",
     )
 
 
@@ -168,10 +173,12 @@ def _no_device_chosen(known: list[str]) -> EdgekitError:
     if known:
         return UsageError(
             f"several devices are known: {', '.join(known)}",
-            hint="say which with --device NAME, or --board NAME for the first free one of a board",
+            hint=f"say which with {option('device', 'NAME')}, or {option('board', 'NAME')} for "
+            "the first free one of a board",
         )
     return DeviceError(
         "no device is known",
-        hint="edgekit device add NAME --board BOARD user@host adds one; --board BOARD --twin "
-        "uses an emulated one",
+        hint="edgekit device add NAME --board BOARD user@host adds one; "
+        f"{option('board', 'BOARD')} "
+        f"{option('twin')} uses an emulated one",
     )

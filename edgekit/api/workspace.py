@@ -14,6 +14,7 @@ from edgekit.api.keywords import (
 from edgekit.api.on_devices import OnDevices
 from edgekit.base.errors import UsageError
 from edgekit.base.events import Events
+from edgekit.base.options import option
 from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
@@ -58,7 +59,9 @@ class Workspace(OnDevices):
             if not boards and project is not None and project.board is not None:
                 boards = (project.board,)
             if measure and not boards:
-                raise UsageError("--measure needs a board", hint="add --board NAME")
+                raise UsageError(
+                    f"{option('measure')} needs a board", hint=f"add {option('board', 'NAME')}"
+                )
 
             def reach(board: Board, events: Events) -> Device:
                 emulated = twin and not board.is_host

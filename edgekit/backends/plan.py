@@ -11,6 +11,7 @@ from edgekit.backends.cost import Rates
 from edgekit.backends.measurements import Measured, measured_backends, read_measurements
 from edgekit.backends.registry import backend_names, kernel_backend_names, load_backend
 from edgekit.base.errors import ProfileError, UsageError
+from edgekit.base.options import option
 from edgekit.base.own_backends import own_backends
 from edgekit.base.wording import did_you_mean
 from edgekit.profiles.offload import AUTO, ONLY_MEASURED, OffloadSettings, ProjectOffload
@@ -138,7 +139,7 @@ def _not_allowed(name: str, board: Board, why: str) -> UsageError:
     allowed = ", ".join(board.offload.allowed) or "none"
     return UsageError(
         f"{board.name} can't offload to {name}{why}",
-        hint=f"its profile allows {allowed}; without --offload TVM compiles everything",
+        hint=f"its profile allows {allowed}; without {option('offload')} TVM compiles everything",
     )
 
 

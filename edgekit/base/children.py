@@ -24,6 +24,7 @@ from typing import IO, NoReturn, TypeAlias
 
 from edgekit.base.interrupts import interrupts_deferred
 from edgekit.base.limits import starting_processes
+from edgekit.base.options import options_environment
 from edgekit.base.parent_process import parent_environment
 from edgekit.base.paths import PACKAGE
 from edgekit.base.programs import find_program, with_absolute_paths
@@ -176,7 +177,12 @@ def start_module(
     return start(
         module_command(*arguments),
         folder=NEUTRAL_FOLDER,
-        environment={**os.environ, **(environment or {}), **parent_environment()},
+        environment={
+            **os.environ,
+            **options_environment(),
+            **(environment or {}),
+            **parent_environment(),
+        },
         stdin=PIPE,
         stderr=stderr,
         buffered=buffered,

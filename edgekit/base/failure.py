@@ -9,6 +9,7 @@ from typing import NoReturn
 import edgekit.base.errors
 from edgekit.base.errors import EdgekitError
 from edgekit.base.limits import explained_by_limits, reached_limit
+from edgekit.base.options import option
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ def raise_failure(failure: Failure) -> NoReturn:
     if not failure.kind:
         raise EdgekitError(
             f"this is a bug in edgekit: {failure.message}",
-            hint="run the same command with --debug and report it with the traceback",
+            hint=f"run the same command with {option('debug')} and report it with the traceback",
         ) from cause
     kind: type[EdgekitError] = getattr(edgekit.base.errors, failure.kind)
     raise kind(failure.message, hint=failure.hint, details=failure.details) from cause

@@ -22,6 +22,7 @@ from edgekit.base.database_url import without_secrets
 from edgekit.base.decode import decode_json
 from edgekit.base.errors import UntrustedProjectError
 from edgekit.base.files import exclusive_lock, replace_file, storage_errors
+from edgekit.base.options import option
 from edgekit.base.own_backends import own_backends
 from edgekit.base.paths import data_dir, nearest_project_file, own_profile_folders, place_of
 from edgekit.base.toml_source import TomlError, read_toml
@@ -100,7 +101,8 @@ def require_trust(path: Path, effects: Sequence[Effect], folder: Path) -> None:
     quoted = shlex.quote(str(folder))
     raise UntrustedProjectError(
         f"{path} is not trusted yet, and could make edgekit run programs or send data",
-        hint=f"`edgekit trust {quoted}` trusts the project as it is; --show lists all that it does",
+        hint=f"`edgekit trust {quoted}` trusts the project as it is; {option('show')} lists all "
+        "that it does",
         details=tuple(f"{effect}" for effect in effects),
     )
 

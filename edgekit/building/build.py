@@ -12,6 +12,7 @@ from pathlib import Path
 from edgekit.base.errors import UsageError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import replace_directory, storage_errors
+from edgekit.base.options import option
 from edgekit.building.build_manifest import manifest_for
 from edgekit.building.compilation import Compilation, compiling_in_process
 from edgekit.building.compile_process import compiling_in_child
@@ -80,7 +81,9 @@ def build(
     if archive:
         write_archive(bundle.path, bundle.manifest, zipped)
     elif zipped.exists():
-        events.warn(f"{zipped.name} beside the bundle is older than it; --zip writes it again")
+        events.warn(
+            f"{zipped.name} beside the bundle is older than it; {option('zip')} writes it again"
+        )
     return BuildResult(
         bundle,
         from_cache,
@@ -104,7 +107,8 @@ def check_destination(out: Path, workspace: Path | None = None) -> None:
     if is_other:
         raise UsageError(
             f"{out} is a file, and a bundle is a folder",
-            hint="choose another folder with -o; --zip adds a single file beside it",
+            hint=f"choose another folder with {option('out')}; {option('zip')} adds a single file "
+            "beside it",
         )
     if foreign is not None:
         raise UsageError(
@@ -132,7 +136,7 @@ def check_toolchain(board: Board, toolchain: Toolchain) -> None:
             f"and {board.name} runs code for {needed}",
             hint=f"name another toolchain in {board.origin}; edgekit toolchains lists them"
             if toolchain.name == board.toolchain
-            else f"leave --toolchain out: {board.name} has its own, {board.toolchain}",
+            else f"leave {option('toolchain')} out: {board.name} has its own, {board.toolchain}",
         )
 
 

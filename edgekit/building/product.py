@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from edgekit.base.errors import UsageError
+from edgekit.base.options import option
 from edgekit.profiles.offload import ProjectOffload
 
 if TYPE_CHECKING:
@@ -135,9 +136,12 @@ class Product(ABC):
     def check(self, request: BuildRequest, *, with_memory_map: bool) -> None:
         """Raise UsageError for options of a request that are for another product."""
         options = (
-            (with_memory_map, "--memory-map shows a model in C"),
-            (request.code_format is not None, "--format says how a model in C is packed"),
-            (request.prefix is not None, "--prefix names a model's functions in C"),
+            (with_memory_map, f"{option('memory-map')} shows a model in C"),
+            (
+                request.code_format is not None,
+                f"{option('format')} says how a model in C is packed",
+            ),
+            (request.prefix is not None, f"{option('prefix')} names a model's functions in C"),
         )
         for is_given, words in options:
             if is_given:

@@ -24,6 +24,7 @@ from edgekit.base.files import (
     storage_errors,
     write_atomically,
 )
+from edgekit.base.options import option
 from edgekit.base.tensors import TensorSpec
 from edgekit.base.wording import counted, size
 from edgekit.bundle.archive import is_archive, unpack_archive, write_archive
@@ -220,8 +221,9 @@ class Bundle:
         """Return who computed the expected outputs; UsageError if the bundle holds none."""
         if self.manifest.oracle is None:
             raise UsageError(
-                f"{self.path} was built with --no-verify: it holds no expected outputs",
-                hint="build it again without --no-verify, or verify with --input and --model",
+                f"{self.path} was built with {option('no-verify')}: it holds no expected outputs",
+                hint=f"build it again without {option('no-verify')}, or verify with "
+                f"{option('input')} and {option('model')}",
             )
         return self.manifest.oracle
 

@@ -21,6 +21,7 @@ from edgekit.base.arrays import (
 )
 from edgekit.base.errors import InputError
 from edgekit.base.npy import NpyError, NpyHeader, open_npz, read_npy, read_npy_header
+from edgekit.base.options import option
 from edgekit.base.tensors import TensorSpec
 from edgekit.base.wording import counted, did_you_mean
 from edgekit.models.images import IMAGE_SUFFIXES, load_image
@@ -65,7 +66,8 @@ def parse_input_argument(text: str) -> InputFile:
         return InputFile(None, Path(text))
     if not name or not path:
         raise InputError(
-            f"the input {text!r} is not a name and a file", hint="write --input name=file.npy"
+            f"the input {text!r} is not a name and a file",
+            hint=f"write {option('input', 'name=file.npy')}",
         )
     return InputFile(name, Path(path))
 
@@ -172,7 +174,7 @@ def _only_input(path: Path, entries: Mapping[str, InputEntry]) -> str:
         return next(iter(entries))
     raise InputError(
         f"{path} does not say which input it is for",
-        hint=f"write --input NAME={path}; the model's inputs are {_listed(entries)}",
+        hint=f"write {option('input', f'NAME={path}')}; the model's inputs are {_listed(entries)}",
     )
 
 
@@ -182,7 +184,7 @@ def _count_samples(parts: Mapping[str, Sequence[_Part]], entries: Mapping[str, I
         spec = entries[missing[0]].spec
         raise InputError(
             f"no file was given for the input {_listed(missing)}",
-            hint=f"add --input {spec.name}=FILE with {spec.dtype}{list(spec.shape)}",
+            hint=f"add {option('input', f'{spec.name}=FILE')} with {spec.dtype}{list(spec.shape)}",
         )
     count = max((len(found) for found in parts.values()), default=1)
     for name, found in parts.items():
@@ -270,7 +272,7 @@ def _refuse_nonfinite(array: Array, part: _Part, spec: TensorSpec) -> None:
         raise InputError(
             f"{part.path} holds NaN or infinity for the input {spec.name!r}: {bad.size} of "
             f"{counted(array.size, 'element')}, the first at {list(index)}",
-            hint="correct the data, or say --allow-nonfinite if it is meant",
+            hint=f"correct the data, or say {option('allow-nonfinite')} if it is meant",
         )
 
 

@@ -23,6 +23,7 @@ from edgekit.base.limits import (
     reached_limit,
     refuse_hopeless_limits,
 )
+from edgekit.base.options import named_as_on_the_command_line
 from edgekit.base.wording import PURPOSE, nearest
 from edgekit.cli import root
 from edgekit.cli.completion import COMPLETION_VARIABLE
@@ -79,7 +80,11 @@ def run_command_line(arguments: Sequence[str]) -> int:
         return shell_complete(root, {}, PROGRAM, COMPLETION_VARIABLE, instruction)
     console = Console()
     try:
-        with _signals_as_exceptions(), asking(partial(_trusts, console)):
+        with (
+            _signals_as_exceptions(),
+            asking(partial(_trusts, console)),
+            named_as_on_the_command_line(),
+        ):
             refuse_hopeless_limits()
             return _run_command(list(arguments), console)
     except click.ClickException as error:

@@ -12,6 +12,7 @@ from typing import Any
 
 from edgekit.base.errors import BuildError, EdgekitError
 from edgekit.base.files import storage_errors, write_atomically
+from edgekit.base.options import option
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +73,7 @@ def guarded(what: str, work: Callable[[], Any]) -> Any:
         lines = [line for line in str(error).splitlines() if line.strip()]
         raise BuildError(
             f"TVM failed in {what}: {lines[-1] if lines else type(error).__name__}",
-            hint="run again with --dump-ir DIR to see the module before it, --debug for more",
+            hint=f"run again with {option('dump-ir', 'DIR')} to see the module before it, "
+            f"{option('debug')} for more",
             details=tuple(lines[-8:]),
         ) from error

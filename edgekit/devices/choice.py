@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from edgekit.base.errors import DeviceError, UsageError
 from edgekit.base.events import SILENT, Events
+from edgekit.base.options import option
 from edgekit.base.wording import counted, did_you_mean
 from edgekit.devices.base import DeviceBusy
 from edgekit.devices.emulated import twin_of
@@ -97,7 +98,8 @@ def _twin_called(name: str | None, board: Board, entries: Mapping[str, DeviceEnt
         return board.name
     if name in entries and not entries[name].is_twin:
         raise UsageError(
-            f"--twin and --device {name} name two devices", hint="leave one of them out"
+            f"{option('twin')} and {option('device', name)} name two devices",
+            hint="leave one of them out",
         )
     twins = [twin.name for twin in all_twins()]
     if name not in (*entries, *twins):
@@ -114,11 +116,11 @@ def _not_local(board: Board) -> UsageError:
 
 
 def _none_known(board: Board) -> DeviceError:
-    where = "user@host" if board.has_os else "--port /dev/ttyACM0"
+    adding = f"edgekit device add NAME --board {board.name}"
+    adding += " user@host" if board.has_os else " --port /dev/ttyACM0"
     return DeviceError(
         f"no device is known for the board {board.name}",
-        hint=f"edgekit device add NAME --board {board.name} {where} adds one; --twin "
-        "uses an emulated one",
+        hint=f"{adding} adds one; {option('twin')} uses an emulated one",
     )
 
 

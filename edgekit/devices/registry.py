@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from edgekit.base.errors import DeviceError, UsageError
 from edgekit.base.events import SILENT, Events
+from edgekit.base.options import option
 from edgekit.base.paths import config_dir, place_of
 from edgekit.base.wording import did_you_mean
 from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS
@@ -156,7 +157,7 @@ def forget_device(name: str, project: Project | None) -> Path:
 def _taken(name: str) -> UsageError:
     return UsageError(
         f"the device {name} exists already",
-        hint="choose another name, or add --force to replace it",
+        hint=f"choose another name, or add {option('force')} to replace it",
     )
 
 

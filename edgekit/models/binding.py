@@ -10,6 +10,7 @@ import numpy as np
 
 from edgekit.base.arrays import Array, numpy_dtype
 from edgekit.base.errors import ModelError
+from edgekit.base.options import option
 from edgekit.base.tensors import OpenTensorSpec, TensorSpec
 from edgekit.base.wording import counted
 from edgekit.models.model import ModelSource
@@ -32,9 +33,9 @@ def bind_inputs(
     """Give every input its shape or its value; `ModelError` if one is missing or wrong. `names` are
     those that an option may name."""
     known = [spec.name for spec in declared] if names is None else names
-    for option, given in (("--shape", source.shapes), ("--constant", source.constants)):
+    for what, given in (("shape", source.shapes), ("constant", source.constants)):
         for name in given:
-            _check_name(name, known, option)
+            _check_name(name, known, option(what))
     specs = tuple(spec for spec in declared if spec.name not in source.constants)
     extents = _named_extents(specs, source.shapes)
     closed = tuple(_close(spec, source.shapes.get(spec.name), extents) for spec in specs)
@@ -82,7 +83,7 @@ def _named_extents(
                 raise ModelError(
                     f"the dimension {extent!r} is given as {extents[extent]} and as {given}",
                     hint=f"every dimension called {extent!r} has the same extent: "
-                    "give it one in all --shape options",
+                    f"give it one in all {option('shape')} options",
                 )
     return extents
 
@@ -98,21 +99,22 @@ def _close(
         return OpenTensorSpec(spec.name, spec.dtype, shape)
     if any(extent < 1 for extent in given):
         raise ModelError(
-            f"--shape {spec.name}={_text(given)} has a dimension below 1",
+            f"{option('shape', f'{spec.name}={_text(given)}')} has a dimension below 1",
             hint="every dimension is a positive whole number",
         )
     if spec.shape == (UNKNOWN_RANK,):
         return OpenTensorSpec(spec.name, spec.dtype, given)
     if len(given) != len(spec.shape):
         raise ModelError(
-            f"--shape {spec.name}={_text(given)} has {counted(len(given), 'dimension')}; "
+            f"{option('shape', f'{spec.name}={_text(given)}')} has "
+            f"{counted(len(given), 'dimension')}; "
             f"the model's input has {len(spec.shape)}: [{_text(spec.shape)}]",
             hint=f"give {counted(len(spec.shape), 'dimension')}",
         )
     for index, (fixed, extent) in enumerate(zip(spec.shape, given, strict=True)):
         if isinstance(fixed, int) and fixed != extent:
             raise ModelError(
-                f"--shape {spec.name}={_text(given)} contradicts the model: "
+                f"{option('shape', f'{spec.name}={_text(given)}')} contradicts the model: "
                 f"dimension {index} is fixed at {fixed}",
                 hint=f"the input is [{_text(spec.shape)}]",
             )
@@ -124,7 +126,7 @@ def _check_all_closed(specs: tuple[OpenTensorSpec, ...]) -> None:
     if not opened:
         return
     listed = ", ".join(f"{spec.name} [{_text(spec.shape)}]" for spec in opened)
-    example = " ".join(f"--shape {spec.name}={_example(spec)}" for spec in opened)
+    example = " ".join(option("shape", f"{spec.name}={_example(spec)}") for spec in opened)
     raise ModelError(
         f"the shape of {'an input' if len(opened) == 1 else 'some inputs'} is open: {listed}",
         hint=f"fix it, for example: {example}",
@@ -145,7 +147,7 @@ def _constant(spec: OpenTensorSpec, value: Array) -> Array:
     """Return the value in the input's dtype; `ModelError` if it does not fit the input."""
     if spec.dtype in ("unknown", "string"):
         raise ModelError(
-            f"--constant {spec.name} can't be set: the input holds {spec.dtype} values",
+            f"{option('constant', spec.name)} can't be set: the input holds {spec.dtype} values",
             hint="only tensors of numbers can be bound",
         )
     shape = spec.shape
@@ -158,14 +160,14 @@ def _constant(spec: OpenTensorSpec, value: Array) -> Array:
     )
     if not fits:
         raise ModelError(
-            f"--constant {spec.name} has shape {list(array.shape)}; "
+            f"{option('constant', spec.name)} has shape {list(array.shape)}; "
             f"the model's input is [{_text(shape)}]",
             hint="give as many values as the input holds",
         )
     cast = array.astype(numpy_dtype(spec.dtype))
     if not np.array_equal(cast.astype(array.dtype), array, equal_nan=array.dtype.kind == "f"):
         raise ModelError(
-            f"--constant {spec.name} does not fit into the input's type, {spec.dtype}",
+            f"{option('constant', spec.name)} does not fit into the input's type, {spec.dtype}",
             hint=f"give values that {spec.dtype} can hold",
         )
     return cast

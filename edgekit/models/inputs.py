@@ -11,6 +11,7 @@ from numpy.random import PCG64
 
 from edgekit.base.arrays import Array, numpy_dtype
 from edgekit.base.errors import UnsupportedModelError
+from edgekit.base.options import option
 from edgekit.base.tensors import TensorSpec
 
 _LARGEST_INPUT_BYTES = 4 << 30
@@ -36,7 +37,7 @@ def _reference_input(spec: TensorSpec, seed: int, wanted: tuple[int, int] | None
     if spec.elements * dtype.itemsize > _LARGEST_INPUT_BYTES:
         raise UnsupportedModelError(
             f"the input {spec.name} of shape {spec.shape} takes more than 4 GiB",
-            hint="give the model a smaller --shape",
+            hint=f"give the model a smaller {option('shape')}",
         )
     bits = random_bits(spec, seed)
     if dtype.kind == "b":

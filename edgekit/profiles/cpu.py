@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgekit.base.errors import ProfileError
+from edgekit.base.options import option
 from edgekit.profiles.instruction_sets import (
     ARM_CPUS,
     ARM_FLAGS,
@@ -118,7 +119,7 @@ def this_cpu() -> tuple[Cpu, Target]:
     except OSError as error:
         raise ProfileError(
             f"the CPU of this machine cannot be told: {path} cannot be read ({error.strerror})",
-            hint="name another board with --board",
+            hint=f"name another board with {option('board')}",
         ) from error
     return detect_cpu(text, platform.machine(), os.cpu_count() or 1)
 
@@ -135,7 +136,7 @@ def detect_cpu(cpuinfo: str, machine: str, cores: int) -> tuple[Cpu, Target]:
         return _detect_arm(processors, cores)
     raise ProfileError(
         f"edgekit builds for x86-64 and aarch64 machines, and this one is {machine}",
-        hint="name another board with --board",
+        hint=f"name another board with {option('board')}",
     )
 
 

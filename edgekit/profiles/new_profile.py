@@ -6,6 +6,7 @@ from pathlib import Path
 
 from edgekit.base.errors import UsageError
 from edgekit.base.files import made_directory, storage_errors, write_atomically
+from edgekit.base.options import option
 from edgekit.base.paths import ProfileKind
 from edgekit.base.toml_source import TomlSource, read_toml
 from edgekit.profiles.reader import NAME_EXPECTED, NAME_PATTERN, show
@@ -24,7 +25,7 @@ def copy_profile(
             hint=f"profiles are found by their file's name: -o {path.parent / name}.toml",
         )
     if path.exists() and not force:
-        raise UsageError(f"{path} exists already", hint="--force overwrites it")
+        raise UsageError(f"{path} exists already", hint=f"{option('force')} overwrites it")
     text = _renamed(read_toml(like), name)
     with storage_errors(f"write the profile {name}", path), made_directory(path.parent):
         write_atomically(path, text)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from edgekit.base.database_url import read_database_url
 from edgekit.base.errors import ProjectError, UsageError
 from edgekit.base.files import storage_errors, write_atomically
+from edgekit.base.options import option
 from edgekit.base.own_backends import own_backends
 from edgekit.base.paths import PROJECT_FILE, beside, nearest_project_file, place_of
 from edgekit.base.quoting import one_line, toml_string
@@ -141,7 +142,7 @@ def choose_board(project: Project | None, board_name: str | None) -> str:
         return project.board
     raise UsageError(
         "no board is given",
-        hint="add --board NAME (local is this machine; `edgekit boards` lists all), "
+        hint=f"add {option('board', 'NAME')} (local is this machine; `edgekit boards` lists all), "
         f'or board = "NAME" to {PROJECT_FILE}',
     )
 
@@ -296,7 +297,9 @@ def init_project(
     """Write a first edgekit.toml. Without a model, use the only model file in the folder."""
     path = folder.absolute() / PROJECT_FILE
     if path.exists() and not force:
-        raise UsageError(f"{path} exists already", hint="edit it, or add --force to replace it")
+        raise UsageError(
+            f"{path} exists already", hint=f"edit it, or add {option('force')} to replace it"
+        )
     find_profile("boards", board or "local", folder.absolute())
     model = model or _only_model(folder)
     open_inputs = _open_inputs(model) if model else ()

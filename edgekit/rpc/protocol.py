@@ -18,6 +18,7 @@ from typing import Any
 
 from edgekit.base.errors import DeviceError, UsageError
 from edgekit.base.json_reader import read_json
+from edgekit.base.options import option
 from edgekit.base.own_listener import LOOPBACK as LOOPBACK
 from edgekit.base.own_listener import ROOT
 from edgekit.base.peer_owner import OwnerUnknown, peer_uid
@@ -88,7 +89,8 @@ def parse_tracker(text: str) -> TrackerAddress:
         raise UsageError(
             f"the tracker {show(text)} is not on this host's loopback",
             hint="TVM's RPC has no passwords; forward the tracker through SSH: "
-            f"ssh -L {port}:{LOOPBACK}:{port} {host or 'HOST'}, then --tracker {LOOPBACK}:{port}",
+            f"ssh -L {port}:{LOOPBACK}:{port} {host or 'HOST'}, then {option('tracker')} "
+            f"{LOOPBACK}:{port}",
         )
     return TrackerAddress(LOOPBACK, int(port))
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Literal
 
 from edgekit.base.errors import DeviceError, UsageError
 from edgekit.base.events import SILENT, Events
+from edgekit.base.options import option
 from edgekit.base.signals import signal_meaning
 from edgekit.devices.linux.agent_messages import AgentMessages
 from edgekit.devices.linux.forwarding import LocalForward, bring
@@ -167,7 +168,7 @@ class _Server:
             raise DeviceError(
                 f"port {self._port} of this host cannot be used for {connection.name}: "
                 f"{(error.strerror or str(error)).lower()}",
-                hint="choose another --port, or leave it out",
+                hint=f"choose another {option('port')}, or leave it out",
             ) from error
         self._port = forward.port
         try:

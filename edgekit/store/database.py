@@ -22,6 +22,7 @@ from sqlalchemy.pool import NullPool
 
 from edgekit.base.database_url import PARAMETERS, read_database_url
 from edgekit.base.errors import MissingToolError, StorageError, StoreError, UsageError
+from edgekit.base.options import option
 from edgekit.base.paths import from_home
 from edgekit.base.wording import printable
 from edgekit.store.address import OFF, VARIABLE, default_url, name_of, secrets_of
@@ -114,7 +115,7 @@ def _connect(url: str, patient: bool) -> Store:
     if url == OFF:
         raise UsageError(
             f"{VARIABLE} is {OFF}: the store is turned off",
-            hint="unset it, or name a store with --store",
+            hint=f"unset it, or name a store with {option('store')}",
         )
     try:
         parsed = make_url(url)

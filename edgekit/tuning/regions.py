@@ -17,6 +17,7 @@ from edgekit.backends.plan import selection_of, twin_of
 from edgekit.base.errors import BuildError, UsageError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import scratch_directory
+from edgekit.base.options import option
 from edgekit.base.paths import cache_dir
 from edgekit.base.tensors import TensorSpec
 from edgekit.building.partition import decide
@@ -57,7 +58,8 @@ def measure_regions(
     if not request.offload.backends:
         raise UsageError(
             "no backend is named, so there is nothing to measure",
-            hint='add --offload NAMES, or backends = ["NAME"] under [offload] in edgekit.toml',
+            hint=f"add {option('offload', 'NAMES')}, "
+            'or backends = ["NAME"] under [offload] in edgekit.toml',
         )
     if device.is_emulated:
         events.warn(f"{device.name} is emulated: its times decide for twins, and for no real board")
@@ -117,7 +119,8 @@ def _measured(
         return None
     if library.was_busy or tvm.was_busy:
         events.warn(
-            f"{device.name} was busy while {region.symbol} was measured: measure --again when it "
+            f"{device.name} was busy while {region.symbol} was measured: measure "
+            f"{option('again')} when it "
             "is not"
         )
     agreement = compare(tvm.outputs, library.outputs, both.outputs)

@@ -17,6 +17,7 @@ from edgekit.base.child import Child
 from edgekit.base.errors import UnsupportedModelError
 from edgekit.base.events import SILENT, Events, Stage
 from edgekit.base.files import scratch_directory
+from edgekit.base.options import option
 from edgekit.base.paths import cache_dir
 from edgekit.base.report import Report
 from edgekit.base.wording import counted, duration, multiple, number
@@ -101,7 +102,8 @@ def tune(
         if not finder.tasks:
             raise UnsupportedModelError(
                 f"{request.source.name} has no kernel that could be tuned",
-                hint="`edgekit partition` shows what is offloaded; --offload none tunes that too",
+                hint=f"`edgekit partition` shows what is offloaded; {option('offload', 'none')} "
+                "tunes that too",
             )
         return _searched(request, pool, finder.tasks, finder, effort, events)
 

@@ -13,6 +13,7 @@ from typing import Literal
 from edgekit.base.errors import DeviceError, EdgekitError, UsageError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import storage_errors
+from edgekit.base.options import option
 from edgekit.base.wording import did_you_mean
 from edgekit.profiles.board import Board
 from edgekit.twin import microcontroller, qemu, qmp
@@ -124,20 +125,22 @@ def up(
         if state is not None and state.board != board.name:
             raise UsageError(
                 f"the twin {name} is one of the board {state.board}, not of {board.name}",
-                hint=f"choose another --name, or remove it: edgekit twin down {name} --delete",
+                hint=f"choose another {option('name')}, or remove it: edgekit twin down {name} "
+                "--delete",
             )
         has = DEFAULT_INIT if state is None else state.init
         if state is not None and options.init not in (None, has) and not options.fresh:
             raise UsageError(
                 f"the twin {name} has {has} as its init, not {options.init}",
-                hint="choose another --name, or give it a new disk with --fresh",
+                hint=f"choose another {option('name')}, or give it a new disk with "
+                f"{option('fresh')}",
             )
         counted = state is not None and state.hardware.icount
         wanted = counted if options.icount is None else options.icount
         process = None if options.fresh else _take_over(folder, state)
         if process is not None and counted != wanted:
             raise UsageError(
-                f"the twin {name} runs {'with' if counted else 'without'} --icount",
+                f"the twin {name} runs {'with' if counted else 'without'} {option('icount')}",
                 hint=f"stop it first: edgekit twin down {name}",
             )
         hardware = counting_instructions(plain) if wanted else plain

@@ -17,6 +17,7 @@ from edgekit.base.errors import UsageError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import storage_errors, write_atomically
 from edgekit.base.json_text import json_text
+from edgekit.base.options import option
 from edgekit.profiles.board import Board
 from edgekit.twin import qemu, qmp
 from edgekit.twin.processes import QUIT_SECONDS, end, end_any, locked, process_of, twin_folder
@@ -58,7 +59,8 @@ def up(
         if (state is not None and state.board != board.name) or (state is None and folder.exists()):
             raise UsageError(
                 f"the twin {name} is not a {board.name}",
-                hint=f"choose another --name, or remove it: edgekit twin down {name} --delete",
+                hint=f"choose another {option('name')}, or remove it: edgekit twin down {name} "
+                "--delete",
             )
         process = process_of(folder)
         already = (
@@ -105,7 +107,8 @@ def hardware_of(board: Board) -> tuple[Hardware, int]:
             raise UsageError(
                 f"no emulator has the memory of the board {board.name}, and its firmware needs "
                 "that memory",
-                hint=f"build for the nearest machine with the same core: --board {owner.name}",
+                hint="build for the nearest machine with the same core: "
+                f"{option('board', owner.name)}",
             )
     return Hardware(twin.machine, twin.cpu, 1, board.memory.ram, icount=True), twin.clock
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from edgekit.base.errors import UsageError
 from edgekit.base.events import SILENT, Events
+from edgekit.base.options import option
 from edgekit.base.wording import counted, number
 from edgekit.devices.base import MOST_RUNS, BenchPlan, BenchSamples, Counted, RunsBundles
 from edgekit.verbs.bench_report import (
@@ -76,7 +77,7 @@ def plan_bench(
     if runs is not None and runs > MOST_RUNS:
         raise UsageError(
             f"{counted(runs, 'run')} are more than one measurement takes",
-            hint=f"say --runs {MOST_RUNS} or fewer",
+            hint=f"say {option('runs', MOST_RUNS)} or fewer",
         )
     if runs is None:
         runs = default.runs if seconds is None else _FEWEST_RUNS

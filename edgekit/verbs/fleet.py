@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from edgekit.base.errors import DevicesFailedError, EdgekitError, ErrorReport
 from edgekit.base.events import SILENT, Event, Events, Note, Warned
+from edgekit.base.options import option
 from edgekit.base.wording import counted
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def raise_if_any_failed(outcomes: Sequence[Outcome[T]]) -> None:
             details.append(f"  {outcome.error.hint}")
     raise DevicesFailedError(
         f"{len(failed)} of {counted(len(outcomes), 'device')} failed: {names}",
-        hint="fix them and repeat with --device: nothing is built or sent twice",
+        hint=f"fix them and repeat with {option('device')}: nothing is built or sent twice",
         details=tuple(details),
     )
 

@@ -17,6 +17,7 @@ from edgekit.base.decode import decode, decode_json, encode
 from edgekit.base.errors import EdgekitError, StorageError, UsageError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import storage_errors, write_atomically
+from edgekit.base.options import option
 from edgekit.building.choose import BuildOptions, make_request
 from edgekit.building.request import BuildRequest
 from edgekit.models.model import ModelSource
@@ -56,7 +57,10 @@ def measure_matrix(
     from edgekit.devices.choice import Candidate
 
     if not boards or not offloads:
-        raise UsageError("a matrix needs boards and offloads", hint="--boards a,b --offload none")
+        raise UsageError(
+            "a matrix needs boards and offloads",
+            hint="name some of each, such as the boards a,b and the offload none",
+        )
     offloads = tuple(dict.fromkeys(offloads))
     way = _way(source, plan, twin)
     finished = {} if again else _read_state(out / STATE_FILE, way)
@@ -248,6 +252,6 @@ def _read_state(path: Path, way: Mapping[str, object]) -> dict[tuple[str, str], 
     except ValueError as error:
         raise UsageError(
             f"{path} is not what an earlier session wrote",
-            hint="move it away, or say --again to measure everything anew",
+            hint=f"move it away, or say {option('again')} to measure everything anew",
         ) from error
     return {(cell.board, cell.offload): cell for cell in cells if cell.status == "done"}

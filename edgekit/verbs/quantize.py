@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from edgekit.base.errors import InputError, MissingToolError, UsageError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import storage_errors, write_atomically
+from edgekit.base.options import option
 from edgekit.base.own_backends import own_backends
 from edgekit.base.report import Report
 from edgekit.base.wording import counted, percent, size
@@ -78,17 +79,18 @@ def quantize(request: QuantizeRequest, events: Events = SILENT) -> QuantizeRepor
     if request.calibration and request.random:
         raise UsageError(
             "a model is calibrated with samples or with noise, not with both",
-            hint="leave --random away, or --calibrate",
+            hint=f"leave {option('random')} away, or {option('calibrate')}",
         )
     if request.out.exists() and request.out.samefile(request.source.path):
         raise UsageError(
             f"{request.out} is the float model itself, and would be lost",
-            hint="name another file with --out",
+            hint=f"name another file with {option('out')}",
         )
     if not request.calibration and not request.random:
         raise UsageError(
             "quantisation needs samples of what the model will see",
-            hint="add --calibrate with a folder or an .npz; --random N uses noise instead, whose "
+            hint=f"add {option('calibrate')} with a folder or an .npz; {option('random', 'N')} "
+            "uses noise instead, whose "
             "numbers mean nothing",
         )
     from edgekit.bundle.folder import InputEntry

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from edgekit.base.errors import BuildError, DeviceError
 from edgekit.base.events import SILENT, Events
+from edgekit.base.options import option
 from edgekit.base.report import Report
 from edgekit.devices.linux.agent_messages import AgentMessages
 from edgekit.devices.linux.device_log import log_line
@@ -87,7 +88,8 @@ def _check_files(agent: ReadyAgent, record: VersionRecord) -> None:
         raise DeviceError(
             f"version {record.digest[:SHOWN_DIGEST]} of {record.model} on {agent.name} is damaged: "
             f"{', '.join(damaged)} is gone or not what was deployed",
-            hint="deploy it again, or name another version with --to; what was current still is",
+            hint=f"deploy it again, or name another version with {option('to')}; what was current "
+            "still is",
         )
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from edgekit.base.errors import InputError, UsageError, VerificationError
 from edgekit.base.events import SILENT, Events
+from edgekit.base.options import option
 from edgekit.base.report import Report, nanoseconds_of
 from edgekit.base.wording import counted, number
 from edgekit.bundle.manifest_vectors import LeftOut
@@ -194,7 +195,8 @@ def raise_if_failed(report: VerifyReport) -> None:
     names = ", ".join(repr(output.name) for output in failed)
     raise VerificationError(
         f"what {report.device} computes for {names} is not what {report.oracle} computes",
-        hint="widen with --rtol, --atol or --steps if such a difference is fine for this model; "
+        hint=f"widen with {option('rtol')}, {option('atol')} or {option('steps')} if such a "
+        "difference is fine for this model; "
         "otherwise please report it with the model",
         details=tuple(_sentence(report, output) for output in failed),
     )
@@ -243,12 +245,13 @@ def _from_oracle(
     if source is None:
         raise UsageError(
             "your own inputs need the model, to compute what must come out",
-            hint="add --model with the file that the bundle was built from",
+            hint=f"add {option('model')} with the file that the bundle was built from",
         )
     if source.sha256 != bundle.manifest.model.sha256:
         raise UsageError(
             f"{source.path} is not the model that the bundle {bundle.path} was built from",
-            hint="give that model, with the same --shape and --constant, or build a new bundle",
+            hint=f"give that model, with the same {option('shape')} and {option('constant')}, or "
+            "build a new bundle",
         )
     with held(source):
         oracle = oracle_for(source)
@@ -283,7 +286,7 @@ def _warn_of_empty_proof(reports: list[SampleReport], events: Events) -> None:
         if first.elements and all(r.tensors[position].largest == 0.0 for r in reports):
             events.warn(
                 f"the oracle gives only zeros or NaN for the output {first.name!r}: "
-                "agreement on that proves little; try your own inputs with --input"
+                f"agreement on that proves little; try your own inputs with {option('input')}"
             )
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from edgekit.aot.packages.compiled import CompiledTree, copy_into, write_text
 from edgekit.base.errors import MissingToolError
+from edgekit.base.options import option
 from edgekit.cross.toolchain import which
 from edgekit.cross.tools import run_tool
 from edgekit.profiles.toolchain import Toolchain
@@ -19,7 +20,8 @@ def find_archiver(toolchain: Toolchain) -> tuple[str, ...]:
     if tool is None:
         raise MissingToolError(
             f"the toolchain {toolchain.name} names no program that makes static libraries",
-            hint=f"name its ar in {toolchain.origin}, or leave --format static-lib out",
+            hint=f"name its ar in {toolchain.origin}, or leave {option('format', 'static-lib')} "
+            "out",
         )
     found = which(tool)
     if found is None:

@@ -25,6 +25,7 @@ from edgekit.backends.registry import kernel_backend_names, load_kernel_backend
 from edgekit.base.errors import BuildError, EdgekitError, UsageError
 from edgekit.base.events import Events
 from edgekit.base.files import storage_errors
+from edgekit.base.options import option
 from edgekit.base.wording import counted, exact_size
 from edgekit.building.product import (
     Compiled,
@@ -151,7 +152,7 @@ class ProgramInC(Product):
         for name in asked:
             if name not in board.offload.allowed or name not in usable:
                 known = ", ".join(n for n in board.offload.allowed if n in usable)
-                own = "leave --offload out: edgekit has its own"
+                own = f"leave {option('offload')} out: edgekit has its own"
                 raise UsageError(
                     f"models in C for {board.name} can't use kernels of {name}",
                     hint=f"there is {known}" if known else own,

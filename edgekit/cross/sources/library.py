@@ -17,6 +17,7 @@ from edgekit.base.decode import decode_json
 from edgekit.base.errors import BuildError, StorageError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import sha256_bytes, sha256_file, storage_errors
+from edgekit.base.options import option
 from edgekit.base.paths import cache_dir, named_path
 from edgekit.cross.cmake import toolchain_file
 from edgekit.cross.sources.fetch import fetch
@@ -158,7 +159,7 @@ def _plan(recipe: Recipe, board: Board, toolchain: Toolchain) -> _Plan:
         raise BuildError(
             f"{recipe.name} is for {' and '.join(recipe.architectures)}, and the board"
             f" {board.name} is {arch}",
-            hint=f"leave {recipe.name} out of --offload",
+            hint=f"leave {recipe.name} out of {option('offload')}",
         )
     whens = [when for when in recipe.whens if _applies(when, board, toolchain)]
     options: dict[str, str] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from edgekit.base.errors import UsageError
+from edgekit.base.options import option
 from edgekit.devices.flash.job import VERIFY_FAILED, FlashJob, explained, failure
 from edgekit.twin.microcontroller import GDB_SOCKET
 
@@ -31,7 +32,7 @@ def write(job: FlashJob) -> None:
     if job.twin is None:
         raise UsageError(
             f"{job.device} is not emulated, and only a twin of {job.board.name} can be written",
-            hint="leave out --device and give --twin",
+            hint=f"leave out {option('device')} and give {option('twin')}",
         )
     gdb = job.tools.find(job.gdb, "apt-get install gdb-multiarch")
     orders = (

@@ -55,7 +55,7 @@ NO_PROBE = (
 )
 WRONG_CHIP = (
     "the chip of {device} is not that of a {board}",
-    "check --board, and [flash] in the board's profile",
+    "check the name of the board, and [flash] in the board's profile",
 )
 VERIFY_FAILED = (
     "the firmware read back from {device} differs from the one written",

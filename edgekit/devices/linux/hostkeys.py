@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from edgekit.base.errors import DeviceError, UsageError
 from edgekit.base.files import exclusive_lock, storage_errors, write_atomically
+from edgekit.base.options import option
 from edgekit.base.paths import config_dir
 
 if TYPE_CHECKING:
@@ -146,7 +147,8 @@ def _unknown(met: NewHostKey) -> UntrustedHostKey:
     return UntrustedHostKey(
         f"the host key of {met.host} is unknown: {met.kind} {met.fingerprint}",
         hint="compare it with what the device itself prints (ssh-keygen -lf "
-        "/etc/ssh/ssh_host_ed25519_key.pub), then give --fingerprint to `edgekit device add` or "
+        f"/etc/ssh/ssh_host_ed25519_key.pub), then give {option('fingerprint')} to `edgekit "
+        "device add` or "
         "`edgekit device check`",
     )
 

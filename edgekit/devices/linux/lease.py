@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from edgekit.base.errors import DeviceError
 from edgekit.base.events import SILENT, Events
+from edgekit.base.options import option
 from edgekit.base.wording import duration
 from edgekit.devices.base import DeviceBusy
 from edgekit.devices.linux.device_log import ADD_TO_LOG
@@ -188,14 +189,15 @@ def read_lease(
         if answer.busy is not None:
             busy = _in_use(device, answer.busy)
             if wait is None:
-                raise DeviceBusy(busy, hint="wait, or name another device with --device")
+                raise DeviceBusy(busy, hint=f"wait, or name another device with {option('device')}")
             events.warn(f"{busy}: waiting")
             try:
                 answer = _Answer.read(holder, wait)
             except CommandTimeout as error:
                 raise DeviceBusy(
                     f"{busy}, and was not free after {wait:g} s",
-                    hint="wait longer with --timeout, or name another device with --device",
+                    hint=f"wait longer with {option('timeout')}, or name another device with "
+                    f"{option('device')}",
                 ) from error
     except CommandEnded:
         return None

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgekit.base.errors import DeviceError
+from edgekit.base.options import option
 from edgekit.devices.elf import ElfNeeds, read_elf
 from edgekit.profiles.instruction_sets import (
     ARM_CPUS,
@@ -62,7 +63,7 @@ def check_machine(bundle: Bundle, cpu: Processor, name: str) -> None:
         raise DeviceError(
             f"the bundle was built for the board {board} ({needs.machine}), but {name} is a "
             f"{cpu.machine} machine",
-            hint="build it again with --board for the board that the device is",
+            hint=f"build it again with {option('board')} for the board that the device is",
         )
     missing = missing_features(bundle.manifest.target, cpu.machine, cpu.cpuinfo)
     if missing:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from edgekit.base.errors import DeviceError
+from edgekit.base.options import option
 from edgekit.base.signals import signal_meaning
 from edgekit.base.wording import counted
 from edgekit.devices.linux.agent_messages import STARTING, AgentInfo, AgentMessages, parse_info
@@ -137,7 +138,8 @@ class ReadyAgent:
             raise DeviceError(
                 f"the model on {self.name} gave no sign of life for "
                 f"{self.timeout:g} s while {messages.phase}",
-                hint="give it longer with --timeout, or check whether the device is overloaded",
+                hint=f"give it longer with {option('timeout')}, or check whether the device is "
+                "overloaded",
                 details=error.details,
             ) from error
         return command.finish(timeout=30)

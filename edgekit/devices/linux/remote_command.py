@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from edgekit.base.errors import DeviceError
+from edgekit.base.options import option
 from edgekit.devices.linux.signs_of_life import BEAT, LISTEN
 
 if TYPE_CHECKING:
@@ -273,14 +274,16 @@ class RemoteCommand:
         if time.monotonic() - since > silence:
             raise CommandTimeout(
                 f"{self._title} on {self._connection.name} gave no sign of life for {silence:g} s",
-                hint="give it longer with --timeout, or check whether the device is overloaded",
+                hint=f"give it longer with {option('timeout')}, or check whether the device is "
+                "overloaded",
                 details=self.errors()[-12:],
             )
 
     def _timed_out(self) -> DeviceError:
         return CommandTimeout(
             f"{self._title} on {self._connection.name} did not end in time",
-            hint="give it longer with --timeout, or check whether the device is overloaded",
+            hint=f"give it longer with {option('timeout')}, or check whether the device is "
+            "overloaded",
             details=self.errors()[-12:],
         )
 

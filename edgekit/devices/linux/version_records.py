@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from edgekit.base.errors import UsageError
 from edgekit.base.json_reader import read_json
+from edgekit.base.options import option
 from edgekit.base.wording import counted, did_you_mean
 from edgekit.devices.linux.device_log import (
     checked_digest,
@@ -220,7 +221,7 @@ def choose_version(versions: Sequence[Version], model: str, to: str | None, devi
             others = [version for version in own if version is not current]
             raise UsageError(
                 f"there is no version of {model} before the current one on {device}",
-                hint=f"name one with --to: there are {_listed(others)}"
+                hint=f"name one with {option('to')}: there are {_listed(others)}"
                 if others
                 else "every deployment of another build makes one",
             )

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping
 
+from edgekit.base.options import option
 from edgekit.cross.library_code import OUTSIDE
 
-_HINTS: Mapping[int, str] = {
-    signal.SIGKILL: "most likely memory ran out; free some, or use a smaller model or --shape",
-    signal.SIGFPE: "check the model's integer divisions, and the inputs they divide by",
-}
 _HINT_FOR_A_CRASH = (
     "this is a fault in compiled code, not in your input's form: build the model again, "
     "and report it with the model if it stays"
@@ -20,8 +16,13 @@ _HINT_FOR_A_CRASH = (
 def signal_hint(number: int, board: str) -> str:
     """Say what to do about a signal; `board` is the board to build for."""
     if number == signal.SIGILL:
-        return f"the bundle was built for another CPU; build it again with --board {board}"
-    return _HINTS.get(number, _HINT_FOR_A_CRASH)
+        return f"the bundle was built for another CPU; build it again with {option('board', board)}"
+    if number == signal.SIGKILL:
+        smaller = f"use a smaller model or {option('shape')}"
+        return f"most likely memory ran out; free some, or {smaller}"
+    if number == signal.SIGFPE:
+        return "check the model's integer divisions, and the inputs they divide by"
+    return _HINT_FOR_A_CRASH
 
 
 def failure_hint(reason: str) -> str:

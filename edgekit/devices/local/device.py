@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 from edgekit.base.errors import BundleError, DeviceError, MissingToolError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.metrics import HostState
+from edgekit.base.options import option
 from edgekit.base.wording import counted
 from edgekit.devices.base import (
     BenchPlan,
@@ -43,7 +44,7 @@ _ELF_MACHINE = slice(18, 20)
 @dataclass(frozen=True)
 class LocalDevice(Device):
     what: ClassVar[str] = "this machine"
-    instead: ClassVar[str] = "name a device with --device; `edgekit device list` shows them"
+    instead: ClassVar[str] = "name a device; `edgekit device list` shows them"
     timeout: float = DEFAULT_TIMEOUT_SECONDS
     name: str = field(default="local", init=False)
 
@@ -187,7 +188,7 @@ def _check_machine(bundle: Bundle) -> None:
         raise DeviceError(
             f"the bundle was built for the board {bundle.manifest.board.name}, whose code does not "
             f"run on this machine ({platform.machine()})",
-            hint="build it again with --board local",
+            hint=f"build it again with {option('board', 'local')}",
         )
 
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from edgekit.base.arrays import Array
 from edgekit.base.child import Child, ChildGone
 from edgekit.base.errors import DeviceError
+from edgekit.base.options import option
 from edgekit.devices.local.crashes import failure_hint, signal_hint
 from edgekit.devices.local.frames import Frame, FrameError, encode_frame, read_frame
 
@@ -64,7 +65,10 @@ class WorkerProcess:
                 f"the model on {self._place} gave no sign of life for {self._timeout:g} s "
                 f"while {doing}"
             )
-            hint = "give it longer with --timeout, or check whether the machine is overloaded"
+            hint = (
+                f"give it longer with {option('timeout')}, or check whether the machine is "
+                "overloaded"
+            )
         elif code is None:
             what = f"the model's process on {self._place} closed its connection while {doing}"
             hint = "the model may have closed file descriptors that are not its own"

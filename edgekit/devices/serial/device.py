@@ -15,6 +15,7 @@ from edgekit.base import wording
 from edgekit.base.errors import DeviceError, UsageError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.metrics import HostState
+from edgekit.base.options import option
 from edgekit.devices.base import (
     BenchPlan,
     BenchSamples,
@@ -145,7 +146,7 @@ class SerialDevice(Device):
             raise DeviceError(
                 f"the bundle was built for the board {bundle.manifest.board.name}, but {self.name} "
                 f"is a {self.board.name}",
-                hint=f"build it again with --board {self.board.name}",
+                hint=f"build it again with {option('board', self.board.name)}",
             )
 
     @contextmanager
@@ -253,7 +254,7 @@ class SerialDevice(Device):
         if hello.build_id != firmware.build_id:
             raise DeviceError(
                 f"{self.name} runs another firmware than the one that was written to it",
-                hint="check that --port is that of the board on the probe",
+                hint=f"check that {option('port')} is that of the board on the probe",
             )
         return hello
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from edgekit.base.errors import DeviceError, MissingToolError
 from edgekit.base.files import storage_errors
+from edgekit.base.options import option
 from edgekit.devices.base import DeviceBusy
 from edgekit.devices.flash.tool import Said
 from edgekit.devices.linux.connection import Connection, connect
@@ -271,7 +272,7 @@ class RemoteHost:
         if why == "speed":
             return DeviceError(
                 f"{place} can't be set to {baud} baud",
-                hint="give a --baud that the host's stty knows",
+                hint=f"give a {option('baud')} that the host's stty knows",
             )
         return DeviceError(
             f"{place} is not a terminal", hint="name a device file such as /dev/ttyACM0"

@@ -10,6 +10,7 @@ from typing import Annotated
 
 from edgekit.base.decode import Check
 from edgekit.base.errors import UsageError
+from edgekit.base.options import option
 from edgekit.base.paths import config_dir
 from edgekit.base.wording import did_you_mean
 from edgekit.profiles.reader import NAME_EXPECTED, NAME_PATTERN, TableReader, matching, show
@@ -62,7 +63,7 @@ def make_host(
     if not NAME_PATTERN.fullmatch(chosen):
         raise UsageError(
             f"{show(chosen)} cannot be a host's name in the farm",
-            hint=f"choose {NAME_EXPECTED}: --name NAME",
+            hint=f"choose {NAME_EXPECTED}: {option('name', 'NAME')}",
         )
     jump = str(parse_target(proxy)) if proxy is not None else None
     key_file = str(key.expanduser().absolute()) if key is not None else None
@@ -101,7 +102,7 @@ def remember_host(host: FarmHost, *, replace: bool = False, file: Path | None = 
         if host.name in hosts and hosts[host.name] != host and not replace:
             raise UsageError(
                 f"a host {host.name} has joined already: {hosts[host.name].address}",
-                hint="choose another --name, or add --force to replace it",
+                hint=f"choose another {option('name')}, or add {option('force')} to replace it",
             )
         values = {key: value for key, value in vars(host).items() if key != "name"}
         text = user_file.read_text(path) or _HEADER

@@ -14,6 +14,7 @@ import numpy as np
 import onnx
 from tvm import relax
 
+from edgekit.base.options import option
 from edgekit.models.onnx.node import RefusedError
 from edgekit.models.onnx.operators.common import take_at
 from edgekit.models.onnx.values import Value, as_expr, dtype_of, is_known, shape_of
@@ -201,7 +202,7 @@ def _known_scalar(value: Value, what: str) -> int:
     if not is_known(value):
         raise RefusedError(
             f"its {what} is computed on the device",
-            "if a model input decides it, bind that one with --constant NAME=VALUE",
+            f"if a model input decides it, bind that one with {option('constant', 'NAME=VALUE')}",
         )
     return int(value.reshape(-1)[0])
 

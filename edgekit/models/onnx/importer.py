@@ -19,6 +19,7 @@ from onnx import numpy_helper
 from tvm import relax
 
 from edgekit.base.errors import EdgekitError, ModelError, UnsupportedModelError
+from edgekit.base.options import option
 from edgekit.models.naming import NamingBuilder
 from edgekit.models.onnx import bodies, control, folding
 from edgekit.models.onnx.binding import DEVICE_DTYPES
@@ -111,7 +112,8 @@ class Importer:
                 node,
                 f"its input {node.input[unknown.position]!r} has to be known when the model is "
                 "compiled, and is computed on the device",
-                "if a model input decides it, bind that one with --constant NAME=VALUE",
+                "if a model input decides it, bind that one with "
+                f"{option('constant', 'NAME=VALUE')}",
             ) from unknown
         except EdgekitError:
             raise

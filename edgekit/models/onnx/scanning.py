@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import onnx
 
+from edgekit.base.options import option
 from edgekit.models.model import ModelScan, ModelSource, OperatorCount, UnsupportedOperator
 from edgekit.models.onnx import bodies
 from edgekit.models.onnx.binding import declared, true_inputs
@@ -126,7 +127,7 @@ def _why_open(item: OpenParameter, count: int) -> tuple[str, int, str]:
             "export the model without it, and do this step on the model's outputs",
         )
     computed = "is" if item.direct else "is computed from"
-    options = " ".join(f"--constant {name}=VALUE" for name in item.inputs)
+    options = " ".join(option("constant", f"{name}=VALUE") for name in item.inputs)
     return (
         f"its input {item.position} decides shapes, so it has to be known when the model is "
         f"compiled, and it {computed} the model input {names}",

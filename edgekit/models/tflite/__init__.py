@@ -12,6 +12,7 @@ from pathlib import Path
 
 from edgekit.base.errors import ModelError, UnsupportedModelError
 from edgekit.base.events import Events
+from edgekit.base.options import option
 from edgekit.base.tensors import OpenTensorSpec, TensorSpec
 from edgekit.base.tvm_compat import load_tvm
 from edgekit.models.model import (
@@ -176,7 +177,7 @@ def _input_shapes(graph: TfliteGraph, source: ModelSource) -> dict[int, tuple[in
         listed = ", ".join(f"{tensor.name} {_declared(tensor)}" for tensor in still_open)
         raise ModelError(
             f"{source.path.name} leaves dimensions open: {listed}",
-            hint=" ".join(f"--shape {tensor.name}=..." for tensor in still_open),
+            hint=" ".join(option("shape", f"{tensor.name}=...") for tensor in still_open),
         )
     return {index: _closed(graph.tensors[index], source) for index in graph.inputs}
 
@@ -192,7 +193,7 @@ def _closed(tensor: TfliteTensor, source: ModelSource) -> tuple[int, ...]:
     if not fits:
         raise ModelError(
             f"the input '{tensor.name}' is {_declared(tensor)} and cannot be made {list(wanted)}",
-            hint=f"--shape {tensor.name}={','.join(map(str, tensor.shape))} fits",
+            hint=option("shape", f"{tensor.name}={','.join(map(str, tensor.shape))}") + " fits",
         )
     return tuple(wanted)
 

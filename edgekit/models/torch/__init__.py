@@ -13,6 +13,7 @@ from pathlib import Path
 
 from edgekit.base.errors import ModelError
 from edgekit.base.events import SILENT, Events
+from edgekit.base.options import option
 from edgekit.base.tensors import TensorSpec
 from edgekit.models import onnx
 from edgekit.models.binding import bind_inputs, known_extents
@@ -94,5 +95,5 @@ def _check_guards(checked: CheckedProgram, inputs: tuple[TensorSpec, ...]) -> No
             given = ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())
             raise ModelError(
                 f"the program does not take {given}: it demands {guard}",
-                hint="choose a --shape that the program was exported for",
+                hint=f"choose a {option('shape')} that the program was exported for",
             )

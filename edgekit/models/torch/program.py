@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from edgekit.base.errors import MissingToolError, ModelError, UnsupportedModelError
+from edgekit.base.options import option
 from edgekit.models.torch.archive import ProgramOutline, read_program
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def specialised(opened: OpenedProgram, inputs: tuple[TensorSpec, ...]) -> Export
         shapes = ", ".join(f"{spec.name} {list(spec.shape)}" for spec in inputs)
         raise ModelError(
             f"the program does not take {shapes}: {first_line(error)}",
-            hint="choose a --shape that the program was exported for",
+            hint=f"choose a {option('shape')} that the program was exported for",
         ) from error
     return closed
 

@@ -11,6 +11,7 @@ from edgekit.base.decode import decode_json
 from edgekit.base.errors import UsageError
 from edgekit.base.files import sha256_file, storage_errors, write_atomically
 from edgekit.base.json_text import json_text
+from edgekit.base.options import option
 
 RECORD = "edgekit-export.json"
 _LARGEST = 1 << 20
@@ -45,7 +46,8 @@ def check_destination(out: Path) -> None:
             if out.exists():
                 raise UsageError(
                     f"{out} is a file, and an export is a folder",
-                    hint="choose another folder with -o; --zip adds a single file beside it",
+                    hint=f"choose another folder with {option('out')}; {option('zip')} adds a "
+                    "single file beside it",
                 )
             return
         lost = _would_be_lost(out)

@@ -12,6 +12,7 @@ import numpy as np
 from edgekit.base.arrays import NPY_ERRORS, Array, numpy_dtype, read_array, unreadable
 from edgekit.base.errors import InputError
 from edgekit.base.npy import NpyError, open_npz, read_npy_header
+from edgekit.base.options import option
 from edgekit.base.tensors import TensorSpec
 from edgekit.bundle.folder import InputEntry
 from edgekit.bundle.samples import InputFile, count_samples, iterate_samples
@@ -188,7 +189,7 @@ def _refuse_noise(calibration: Calibration) -> None:
                 f"the calibration data for {entry.spec.name!r} look like noise: neighbouring "
                 "values have nothing to do with each other",
                 hint="calibrate with samples of what the model will see; if these are such, "
-                "say --accept-noise",
+                f"say {option('accept-noise')}",
             )
 
 

@@ -26,6 +26,7 @@ from onnxruntime.quantization.shape_inference import quant_pre_process
 from edgekit.base.arrays import Array
 from edgekit.base.errors import EdgekitError, ModelError, UnsupportedModelError
 from edgekit.base.events import Stage
+from edgekit.base.options import option
 from edgekit.base.tensors import TensorSpec
 from edgekit.verbs.quantization.calibration import Calibration
 
@@ -96,7 +97,7 @@ def prepared(model: onnx.ModelProto, inputs: tuple[TensorSpec, ...], scratch: Pa
                         "onnxruntime can't prepare the model for quantisation: "
                         + _first_line(error),
                         hint="`edgekit inspect` shows what is in it; close open dimensions with "
-                        "--shape",
+                        f"{option('shape')}",
                     ) from error
     return ready
 
@@ -158,7 +159,8 @@ def quantised(
         except Exception as error:
             raise UnsupportedModelError(
                 f"onnxruntime can't quantise the model: {_first_line(error)}",
-                hint="--exclude NODE leaves a node in float; --debug shows more",
+                hint=f"{option('exclude', 'NODE')} leaves a node in float; {option('debug')} "
+                "shows more",
             ) from error
     model = onnx.load(out)
     if not any(node.op_type == _QUANTIZE for node in model.graph.node):
