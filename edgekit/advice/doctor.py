@@ -181,10 +181,10 @@ def _trouble_running(command: Sequence[str]) -> str | None:
 
 
 def _compilers(board: Board, toolchain: Toolchain) -> Iterable[Check]:
-    for tool, language, program, purpose in (
-        (toolchain.tools.cc, "c", _C_PROGRAM, "compile C"),
-        (toolchain.tools.cxx, "c++", _CXX_PROGRAM, "compile C++ and link"),
-    ):
+    probes = [(toolchain.tools.cc, "c", _C_PROGRAM, "compile C")]
+    if board.has_os:  # what is built for a microcontroller is C
+        probes.append((toolchain.tools.cxx, "c++", _CXX_PROGRAM, "compile C++ and link"))
+    for tool, language, program, purpose in probes:
         try:
             compiler = find_tool(toolchain, tool)
             trouble = _trouble_compiling(board, toolchain, compiler, language, program)

@@ -29,7 +29,6 @@ from edgekit.api.keywords import (
     PathLike,
     ToleranceKeywords,
     Unpack,
-    build_options,
 )
 from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS
 
@@ -208,22 +207,25 @@ class OnDevices(Building):
         """Compare a bundle's outputs on a device with an independent oracle's.
 
         Without `inputs`, with the expected outputs in the bundle; otherwise `model` is the file
-        that the bundle was built from. The report holds a failure too: look at `passed`.
+        that the bundle was built from, by default the project's. The report holds a failure too:
+        look at `passed`.
         """
         from edgekit.models.comparison import Widening
-        from edgekit.models.model import open_model
         from edgekit.verbs.verify import verify
 
         with self._setting.working():
             opened = self._setting.bundle(bundle)
             chosen = choose_samples(opened, inputs, allow_nonfinite, self.data.start)
-            bound = build_options(None, {"shapes": shapes or {}, "constants": constants or {}})
-            path = self._optional(model)
+            source = None
+            project = self.data.project
+            of_project = project is not None and project.model is not None
+            if chosen.samples is not None and (model is not None or of_project):
+                source = self._source(model, shapes, constants)
             return verify(
                 opened,
                 device_for_bundle(self._setting, opened, **where),
                 samples=chosen.samples,
-                source=open_model(path, bound.shapes, bound.constants) if path else None,
+                source=source,
                 widening=Widening(**(tolerance or {})),
                 total=chosen.count,
                 events=self._setting.events,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgekit.base.errors import UsageError
+from edgekit.base.errors import BundleError, UsageError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import replace_directory, storage_errors
 from edgekit.base.options import option
@@ -52,6 +52,7 @@ def build(
     product.check(request, with_memory_map=with_memory_map)
     check_toolchain(request.board, request.toolchain)
     check_destination(out, request.board.folder)
+    _warn_of_another_model(out, request, events)
     compiler = find_compiler(request.toolchain)
     compiling = compiling_in_child if isolated else compiling_in_process
     with ExitStack() as replacing:
@@ -125,6 +126,17 @@ def check_destination(out: Path, workspace: Path | None = None) -> None:
             f"{out} is a mount point, which can't be replaced in one step",
             hint=f"choose a folder inside it, such as {out / 'bundle'}",
         )
+
+
+def _warn_of_another_model(out: Path, request: BuildRequest, events: Events) -> None:
+    """Warn if the bundle to be replaced is of another model, which may only have the same name."""
+    with suppress(BundleError):
+        replaced = open_bundle(out).manifest.model
+        if replaced.sha256 != request.source.sha256:
+            events.warn(
+                f"the bundle in {out} was built from another {replaced.file} and is replaced; "
+                "choose another folder to keep both"
+            )
 
 
 def check_toolchain(board: Board, toolchain: Toolchain) -> None:

@@ -46,7 +46,7 @@ class _BenchCommand(Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         words = [
             f"--profile={_PROFILED}" if word == "--profile" and not following.isdigit() else word
-            for word, following in zip(args, [*args[1:], ""], strict=True)
+            for word, following in zip(args, [*args, ""][1:], strict=True)
         ]
         return super().parse_args(ctx, words)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     "-o",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="The folder to write.  [default: build/MODEL-BOARD-app]",
+    help="The folder to write.  [default: build/MODEL-model-BOARD-app]",
 )
 @click.option("--zip", "archive", is_flag=True, help="Write DIR.zip as well.")
 @json_option

@@ -7,7 +7,7 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from types import FrameType
@@ -34,6 +34,19 @@ if TYPE_CHECKING:
 
 PROGRAM = "edgekit"
 OUTPUT_CLOSED = 128 + signal.SIGPIPE
+
+_ELSEWHERE: Mapping[str, Sequence[str]] = {
+    **dict.fromkeys(("host", "hostname", "remote", "ssh", "ip", "address"), ("--device", "--on")),
+    **dict.fromkeys(("target", "platform", "arch"), ("--board",)),
+    **dict.fromkeys(("output", "output-dir", "outdir", "dest"), ("--out", "--output")),
+    **dict.fromkeys(("backend", "backends", "library", "delegate"), ("--offload",)),
+    **dict.fromkeys(("iterations", "repeat", "repeats", "count", "n"), ("--runs", "--trials")),
+    **dict.fromkeys(("images", "image", "data", "sample"), ("--input", "--calibrate")),
+    **dict.fromkeys(("input-shape", "input-shapes"), ("--shape",)),
+    **dict.fromkeys(("emulator", "emulate", "qemu"), ("--twin",)),
+    **dict.fromkeys(("yes", "overwrite", "y"), ("--force",)),
+}
+"""The options that other tools' words stand for."""
 
 _ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
@@ -156,9 +169,17 @@ def _usage_error(error: click.ClickException) -> UsageError:
     if isinstance(error, click.NoSuchOption):
         # Without the dashes: they would make every option look a little like every other.
         options = {name.lstrip("-"): name for name in error.possibilities or ()}
-        near = nearest(error.option_name.lstrip("-"), options)
-        hint = f"did you mean {options[near]}?" if near else hint
+        word = error.option_name.lstrip("-")
+        near = nearest(word, options)
+        meant = options[near] if near else _option_meant(word, context)
+        hint = f"did you mean {meant}?" if meant else hint
     return UsageError(message[:1].lower() + message[1:], hint=hint)
+
+
+def _option_meant(word: str, context: click.Context | None) -> str | None:
+    """Return the command's option for what other tools call by this word."""
+    own = {name for option in context.command.params for name in option.opts} if context else set()
+    return next((name for name in _ELSEWHERE.get(word, ()) if name in own), None)
 
 
 def _folder_is_gone(error: Exception) -> EdgekitError | None:

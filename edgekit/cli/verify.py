@@ -67,7 +67,7 @@ tolerance_options = grouped(
     "--model",
     type=MODEL_FILE,
     metavar="MODEL",
-    help="The bundle's model file, which --input needs to compute the expected outputs.",
+    help="With --input: the model file that the bundle was built from.  [default: the project's]",
 )
 @shape_option
 @constant_option
@@ -93,11 +93,6 @@ def command(
     """
     from edgekit.verbs.verify import raise_if_failed
 
-    if given["inputs"] and model is None:
-        raise UsageError(
-            "--input needs the model, to compute the expected outputs",
-            hint="add --model with the file that the bundle was built from",
-        )
     if model is not None and not given["inputs"]:
         raise UsageError(
             "--model does nothing without --input: the bundle holds its expected outputs",
@@ -140,7 +135,7 @@ def render_verification(console: Console, report: VerifyReport) -> None:
     """Print the table; `deploy` prints it too."""
     verdict = "verified" if report.passed else "not the same numbers"
     count = len(report.samples)
-    what = vectors_in_words(report) if report.reference else f"{count} sample" + "s" * (count > 1)
+    what = vectors_in_words(report) if report.reference else counted(count, "sample")
     console.heading(f"{verdict}: {report.device} against {report.oracle}, {what}")
     console.table(
         ["output", "type", "verdict", "max error", "allowed", "outside", "top-1", "worst element"],

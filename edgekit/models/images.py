@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from edgekit.base.arrays import Array, numpy_dtype
+from edgekit.base.arrays import Array, numpy_dtype, unreadable
 from edgekit.base.errors import InputError, MissingToolError
 from edgekit.base.tensors import TensorSpec
 from edgekit.models.preprocess import Preprocess
@@ -75,6 +75,8 @@ def _decode(path: Path, preprocess: Preprocess, width: int, height: int) -> npt.
         raise _too_large(path) from error
     except InputError:
         raise
+    except FileNotFoundError as error:
+        raise unreadable(path, error) from error
     except Exception as error:  # decoders raise all kinds of errors on damaged data
         raise InputError(
             f"{path} is no image that can be read: {error}",

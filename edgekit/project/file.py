@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgekit.base.database_url import read_database_url
-from edgekit.base.errors import ProjectError, UsageError
+from edgekit.base.errors import InputError, ProjectError, UsageError
 from edgekit.base.files import storage_errors, write_atomically
 from edgekit.base.options import option
 from edgekit.base.own_backends import own_backends
@@ -21,6 +21,7 @@ from edgekit.base.paths import PROJECT_FILE, beside, nearest_project_file, place
 from edgekit.base.quoting import one_line, toml_string
 from edgekit.base.toml_source import TomlError, read_toml
 from edgekit.base.trust import effects_of, require_trust
+from edgekit.base.wording import nearest
 from edgekit.models.model import MODEL_SUFFIXES, ModelSource, open_model, scan_model
 from edgekit.profiles.offload import ProjectOffload, parse_project_offload
 from edgekit.profiles.reader import (
@@ -30,6 +31,7 @@ from edgekit.profiles.reader import (
     TableReader,
     find_profile,
     in_words,
+    profile_names,
     show,
     syntax_problem,
 )
@@ -101,10 +103,36 @@ def read_project(path: Path, *, only_to_show: bool = False) -> Project:
     project = _parse(reader, place_of(path))
     reader.finish()
     if problems:
+        _note_missing(project, reader, path.absolute().parent)
         raise _project_error(path, problems)
     if not only_to_show:
         require_trust(path, effects_of("project", source.table), path.absolute().parent)
     return project
+
+
+def check_references(project: Project, folder: Path) -> None:
+    """Raise ProjectError with everything that a project file names and that does not exist."""
+    problems: list[Problem] = []
+    source = read_toml(project.path)
+    _note_missing(project, TableReader(source, source.table, (), problems), folder)
+    if problems:
+        raise _project_error(project.path, problems)
+
+
+def _note_missing(project: Project, reader: TableReader, folder: Path) -> None:
+    boards = profile_names("boards", folder)
+    if project.model is not None and not project.model.exists():
+        reader.complain("model", f"no file {project.model}", "a model file")
+    for table, board in (
+        (reader, project.board),
+        *(
+            (reader.table("devices").table(name), entry.board)
+            for name, entry in project.devices.items()
+        ),
+    ):
+        if board is not None and board not in boards:
+            expected = "a board of `edgekit boards`"
+            table.complain("board", f"the unknown {board}", expected, nearest(board, boards))
 
 
 def choose_model(
@@ -258,7 +286,10 @@ def _constants(reader: TableReader, file: Path) -> dict[str, Array]:
         from edgekit.models.constants import numbers, read_constant
 
         if isinstance(value, str) and value.endswith(".npy"):
-            constants[name] = read_constant(beside(file, value), name)
+            try:
+                constants[name] = read_constant(beside(file, value), name)
+            except InputError as error:
+                table.complain(name, error.message, "")
         elif (array := numbers(value)) is not None:
             constants[name] = array
         else:

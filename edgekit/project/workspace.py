@@ -11,8 +11,16 @@ from typing import TYPE_CHECKING
 from edgekit.base.errors import StorageError
 from edgekit.models.model import ModelSource
 from edgekit.profiles.board import Board, load_board
+from edgekit.profiles.reader import profile_names
 from edgekit.profiles.toolchain import Toolchain, load_toolchain
-from edgekit.project.file import Project, choose_board, choose_model, choose_store, find_project
+from edgekit.project.file import (
+    Project,
+    check_references,
+    choose_board,
+    choose_model,
+    choose_store,
+    find_project,
+)
 
 if TYPE_CHECKING:
     from edgekit.base.arrays import Array
@@ -53,6 +61,9 @@ class WorkspaceData:
         if isinstance(board, Board):
             return board
         name = board if board is not None else choose_board(self.project, None)
+        project = None if board is not None else self.project
+        if project is not None and name not in profile_names("boards", self.folder):
+            check_references(project, self.folder)
         return load_board(name, self.folder)
 
     def toolchain(self, toolchain: str | Toolchain) -> Toolchain:
@@ -71,6 +82,9 @@ class WorkspaceData:
     ) -> ModelSource:
         """Look at a model file; None is the project's."""
         project = self.shown_project if only_to_show else self.project
+        own = project.model if model is None and project is not None else None
+        if project is not None and own is not None and not own.exists():
+            check_references(project, self.folder)
         return choose_model(project, model, shapes, constants)
 
 

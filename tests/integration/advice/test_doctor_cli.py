@@ -121,6 +121,13 @@ def test_the_exit_code_says_whether_the_board_can_be_built_for(
     assert "apt-get install -y some-compiler" in out
 
 
+def test_a_microcontroller_needs_no_compiler_of_cpp() -> None:
+    board = load_board("stm32f405")
+    names = {check.name for check in examine(board).checks}
+    assert "arm-none-eabi-gcc" in names
+    assert not any("++" in name for name in names)
+
+
 def test_scripts_get_one_document_ready_or_not(
     capsys: pytest.CaptureFixture[str], work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -349,3 +349,17 @@ def test_a_model_changed_in_place_is_built_again(
     assert not second.from_cache
     assert second.bundle.digest != first.bundle.digest
     assert open_model(tmp_path / "m.onnx").sha256 == second.bundle.manifest.model.sha256
+
+
+def test_a_bundle_of_another_model_is_replaced_with_a_warning(tmp_path: Path) -> None:
+    """Models of one name in two folders have the same default folder for their bundles."""
+    heard: list[Event] = []
+    first = write_model(tmp_path / "model.onnx")
+    (tmp_path / "b").mkdir()
+    second = write_model(tmp_path / "b" / "model.onnx", scale=0.3)
+    for model in (first, first, second):
+        build(request_for(model), tmp_path / "out", isolated=False, events=Events(heard.append))
+
+    warned = [event.text for event in heard if isinstance(event, Warned)]
+    assert [text for text in warned if "another model.onnx" in text] == warned[-1:]
+    assert len(warned) == 1

@@ -84,6 +84,8 @@ def test_the_version_is_the_packages() -> None:
         (("cache", "prune", "--max-size"), "requires an argument", "edgekit cache prune --help"),
         (("build", "--nosuch"), "no such option", "see edgekit build --help"),
         (("build", "--no-cach"), "no such option", "did you mean --no-cache?"),
+        (("deploy", "--host", "pi"), "no such option", "did you mean --device?"),
+        (("bench", "--iterations", "5"), "no such option", "did you mean --runs?"),
     ],
 )
 def test_a_mistaken_command_line_ends_with_2_and_a_hint(

@@ -198,6 +198,17 @@ def test_verify_compares_a_users_samples_with_the_oracle(built: Built, images: l
     assert report["outputs"][0]["elements"] == 3 * 256
 
 
+def test_verify_takes_the_model_of_the_project(
+    built: Built, images: list[Path], tmp_path: Path
+) -> None:
+    (tmp_path / "edgekit.toml").write_text(f'schema = 1\nmodel = "{built.model}"\n')
+
+    done = run_edgekit("verify", str(built.bundle.path), *inputs(images), folder=tmp_path)
+
+    assert done.code == 0, done.err
+    assert "3 samples" in done.out
+
+
 def test_verify_wants_the_very_model_the_bundle_was_built_from(
     built: Built, images: list[Path], tmp_path: Path
 ) -> None:
@@ -244,7 +255,7 @@ def test_threads_that_the_runtime_does_not_start_are_noted(built: Built) -> None
     assert done.code == 0, done.err
     report = json.loads(done.out)
     assert report["threads"] < 1024
-    assert report["notes"][0].startswith("1024 threads were asked for")
+    assert report["notes"][0].startswith("asked for 1,024 threads")
 
 
 def test_bench_repeats_one_sample_only(built: Built, images: list[Path]) -> None:

@@ -72,6 +72,25 @@ def test_each_command_stands_in_one_group_and_the_groups_in_the_help(
     assert [f"{title}:" for title, _ in GROUPS] == [line for line in lines if line[-1:] == ":"][:-1]
 
 
+@pytest.mark.parametrize("words", [words for words in ALL if words], ids=" ".join)
+def test_each_command_refuses_what_it_does_not_know_and_what_it_lacks(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    command: click.Command | None = root
+    for word in words:
+        assert isinstance(command, click.Group)
+        command = command.get_command(click.Context(command), word)
+    assert command is not None
+    lacks = any(isinstance(part, click.Argument) and part.required for part in command.params)
+    passes_on = command.ignore_unknown_options
+    for line in ([*words, "--no-such-option"] if not passes_on else [], [*words] if lacks else []):
+        if line:
+            assert run_command_line(line) == 2
+            error, hint = capsys.readouterr().err.splitlines()
+            assert error.startswith("error: ")
+            assert hint.startswith("hint: ")
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

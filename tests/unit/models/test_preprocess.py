@@ -196,6 +196,11 @@ def test_an_image_cut_off_is_refused(tmp_path: Path) -> None:
             load_image(tmp_path / name, NCHW, Preprocess("NCHW"))
 
 
+def test_an_image_that_is_not_there_is_not_called_damaged(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"there is no file .*x\.png"):
+        load_image(tmp_path / "x.png", NCHW, Preprocess("NCHW"))
+
+
 def test_an_image_of_another_kind_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.png").write_text("not an image")
 

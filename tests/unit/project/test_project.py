@@ -16,6 +16,7 @@ from edgekit.project.file import (
     init_project,
     read_project,
 )
+from edgekit.project.workspace import open_workspace
 
 FULL = """\
 schema = 1
@@ -158,6 +159,30 @@ def test_the_smallest_project(tmp_path: Path) -> None:
 )
 def test_a_mistake_is_named_with_its_line(text: str, expected: str, tmp_path: Path) -> None:
     assert expected in problems_of(tmp_path, text)
+
+
+def test_missing_files_and_boards_are_told_with_all_other_mistakes(tmp_path: Path) -> None:
+    (tmp_path / "edgekit.toml").write_text(
+        'schema = 1\nmodel = "nett.onnx"\nboard = "rpi44"\ncolour = 3\n'
+        '[constants]\naxes = "none.npy"\n[devices.pi]\nboard = "nobord"\nhost = "pi"\n'
+    )
+    with pytest.raises(ProjectError) as caught:
+        find_project(tmp_path)
+
+    told = "\n".join(caught.value.details)
+    for said in ("nett.onnx", "did you mean rpi4?", "colour", "none.npy", "devices.pi.board"):
+        assert said in told
+    assert len(caught.value.details) == 5
+
+
+def test_what_is_named_and_missing_is_told_at_once_when_it_is_needed(tmp_path: Path) -> None:
+    (tmp_path / "edgekit.toml").write_text('schema = 1\nmodel = "no.onnx"\nboard = "nobord"\n')
+    data = open_workspace(tmp_path)
+    for work in (lambda: data.board(), lambda: data.model(None, {}, {})):
+        with pytest.raises(ProjectError) as caught:
+            work()
+        assert len(caught.value.details) == 2
+    assert data.board("rpi4").name == "rpi4", "a command with a board of its own needs none here"
 
 
 def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
