@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,6 +121,8 @@ class _OtherRuns:
     steps: Mapping[str, tuple[float, str]]
     """The largest step of each output whose last operator rounds, and the node that rounds it."""
     sessions: tuple[Any, ...]
+    ties: tuple[Any, ...]
+    """The model in which results that only roundings tell apart are equal."""
     wide: tuple[Any, ...]
     """The half-precision model in float32, as it is and with its results nudged."""
 
@@ -161,13 +163,19 @@ class OnnxRuntimeOracle:
             moved = list(rounded_inputs(inputs))
             runs += [(others.wide[0], given) for given in moved]
             runs += [(session, moved[0]) for session in others.wide[1:]]
-        found = []
+        ties = [(session, inputs) for session in others.ties]
+        return leeways(
+            outputs, self._results(names, runs), self._results(names, ties), others.steps
+        )
+
+    def _results(
+        self, names: Sequence[str], runs: Sequence[tuple[Any, Mapping[str, Array]]]
+    ) -> Iterator[dict[str, Array]]:
         for session, given in runs:
             # A variant that onnxruntime can't run only leaves less leeway.
             with suppress(ModelError), blamed(self):
                 values = session.run(names, self._feeds(session, given))
-                found.append(dict(zip(names, values, strict=True)))
-        return leeways(outputs, found, others.steps)
+                yield dict(zip(names, values, strict=True))
 
     def _other_runs(self) -> _OtherRuns | None:
         """Return the model ready to run with other roundings; None if it rounds nothing."""
@@ -182,8 +190,9 @@ class OnnxRuntimeOracle:
                     self._open(threads=1, optimised=True),
                     *self._variants(found.variants),
                 ]
-                wide = self._variants(found.wide)
-                self._others = [_OtherRuns(found.steps, tuple(sessions), tuple(wide))]
+                ties, wide = self._variants(found.ties), self._variants(found.wide)
+                made = _OtherRuns(found.steps, tuple(sessions), tuple(ties), tuple(wide))
+                self._others = [made]
         return self._others[0]
 
     def _variants(self, models: Sequence[bytes]) -> list[Any]:

@@ -25,6 +25,7 @@ from edgekit.models.onnx.nudging import (
     HALVES,
     decides,
     types_of,
+    with_coarse_results,
     with_defined_casts,
     with_nudged_results,
 )
@@ -39,6 +40,9 @@ _HALF_STEP = 2.0**-11
 _OTHER_RUNS = 2.0
 """The factor on onnxruntime's differences from itself in a few runs that bounds those of another
 correct runtime."""
+_NEARLY_ALL_TIES = 1.25
+"""The same factor for the run in which ties are equal, on the share of elements that differ: no
+runtime breaks more ties than there are, and that run misses the few across one of its steps."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,9 @@ class Roundings:
     """The largest step of each output whose last operator rounds, and the node that rounds it."""
     variants: tuple[bytes, ...]
     """The model with its roundings nudged; empty if it is too large to change."""
+    ties: tuple[bytes, ...]
+    """The model in which results that only roundings tell apart are equal. Empty if floats decide
+    nothing."""
     wide: tuple[bytes, ...]
     """The float32 versions of a model that computes in half precision: as it is, and with its
     results nudged. Empty if there are none."""
@@ -69,11 +76,12 @@ def roundings(path: Path) -> Roundings | None:
     if is_decided:
         changed += [with_nudged_results(model, types, FLOATS, sign) for sign in _SIGNS]
         changed.append(with_defined_casts(model, types))
+    ties = [with_coarse_results(model, types, FLOATS)] if is_decided else []
     wide = widened(model) if has_halves else None
     wider = [] if wide is None else [wide]
     if wide is not None:
         wider += [with_nudged_results(wide, types, HALVES, sign) for sign in _SIGNS]
-    return Roundings(steps, _in_bytes(changed), _in_bytes(wider))
+    return Roundings(steps, _in_bytes(changed), _in_bytes(ties), _in_bytes(wider))
 
 
 def _in_bytes(models: Sequence[onnx.ModelProto]) -> tuple[bytes, ...]:
@@ -96,14 +104,17 @@ def rounded_inputs(inputs: Mapping[str, Array]) -> Iterator[dict[str, Array]]:
 def leeways(
     expected: Mapping[str, Array],
     others: Iterable[Mapping[str, Array]],
+    ties: Iterable[Mapping[str, Array]],
     steps: Mapping[str, tuple[float, str]],
 ) -> Mapping[str, Leeway]:
     """Return the leeway of each output that depends on rounding: one step of the node that rounds
-    it, and the spread of the `others`, which are runs with other roundings."""
+    it, and the spread of the `others`, which are runs with other roundings, and of the `ties`, in
+    which all ties are equal."""
     spreads = {name: _Spread(array) for name, array in expected.items()}
-    for found in others:
-        for name, spread in spreads.items():
-            spread.add(found[name])
+    for runs, factor in ((others, _OTHER_RUNS), (ties, _NEARLY_ALL_TIES)):
+        for found in runs:
+            for name, spread in spreads.items():
+                spread.add(found[name], factor)
     made = {name: spread.leeway(*steps.get(name, (0.0, ""))) for name, spread in spreads.items()}
     return {name: leeway for name, leeway in made.items() if leeway is not None}
 
@@ -115,8 +126,9 @@ class _Spread:
         self._expected = expected
         self._largest = 0.0
         self._share = 0.0
+        self._allowed_share = 0.0
 
-    def add(self, found: Array) -> None:
+    def add(self, found: Array, factor: float) -> None:
         if not self._expected.size:
             return
         spec = TensorSpec("", self._expected.dtype.name, self._expected.shape)
@@ -127,7 +139,9 @@ class _Spread:
             error = np.abs(found.astype(np.float64) - self._expected.astype(np.float64))
         error = np.where(np.isfinite(error) & ~same, error, 0.0)
         self._largest = max(self._largest, float(error.max()))
-        self._share = max(self._share, float(np.count_nonzero(error)) / error.size)
+        share = float(np.count_nonzero(error)) / error.size
+        self._share = max(self._share, share)
+        self._allowed_share = max(self._allowed_share, factor * share)
 
     def leeway(self, step: float, maker: str) -> Leeway | None:
         reasons = []
@@ -141,6 +155,6 @@ class _Spread:
         if not reasons:
             return None
         least = SHARE_OFF_BY_A_STEP if step else SHARE_ON_TIES
-        share = min(1.0, max(least, _OTHER_RUNS * self._share))
+        share = min(1.0, max(least, self._allowed_share))
         allowed = max(step, _OTHER_RUNS * self._largest)
         return Leeway(allowed, share, " or ".join(reasons))

@@ -1,12 +1,14 @@
 """Nudge every result of an ONNX model by the rounding error of its type.
 
 A correct runtime's results lie about that far apart. Where a float becomes a whole number, a choice
-or a float64, such a difference may show, and the nudged model shows where.
+or a float64, such a difference may show, and the nudged model shows where. A nudge parts results
+that are equal but for their roundings; rounding to fewer digits makes them equal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import onnx
@@ -87,11 +89,29 @@ def _shows(source: int, target: int | None) -> bool:
     return target not in SIZES
 
 
+Replacement = Callable[[onnx.GraphProto, str, str, int], list[onnx.NodeProto]]
+"""Nodes that compute the second tensor from the first, which has the type given."""
+
+
 def with_nudged_results(
     model: onnx.ModelProto, types: Mapping[str, int], kinds: Iterable[int], sign: float
 ) -> onnx.ModelProto:
     """Return the model with every result of a type in `kinds` nudged, each element up or down by
     a sign of its own: elements that all move alike stay in the same order."""
+    return _with_results(model, types, kinds, partial(_nudge, sign=sign))
+
+
+def with_coarse_results(
+    model: onnx.ModelProto, types: Mapping[str, int], kinds: Iterable[int]
+) -> onnx.ModelProto:
+    """Return the model with every result of a type in `kinds` rounded to the digits that a nudge
+    leaves: results that only their roundings tell apart become equal, as in a precise runtime."""
+    return _with_results(model, types, kinds, _coarsen)
+
+
+def _with_results(
+    model: onnx.ModelProto, types: Mapping[str, int], kinds: Iterable[int], replace: Replacement
+) -> onnx.ModelProto:
     changed = onnx.ModelProto()
     changed.CopyFrom(model)
     nodes: list[onnx.NodeProto] = []
@@ -103,7 +123,7 @@ def with_nudged_results(
             kind = types.get(name, 0)
             if name and kind in kinds:
                 node.output[place] = f"{name}/edgekit_exact"
-                nodes += _nudge(changed.graph, node.output[place], name, sign * SIZES[kind], kind)
+                nodes += replace(changed.graph, node.output[place], name, kind)
     kept = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
     del changed.graph.node[:]
     changed.graph.node.extend(kept)
@@ -112,14 +132,13 @@ def with_nudged_results(
 
 
 def _nudge(
-    graph: onnx.GraphProto, source: str, target: str, size: float, kind: int
+    graph: onnx.GraphProto, source: str, target: str, kind: int, sign: float
 ) -> list[onnx.NodeProto]:
     """Return nodes that compute x * (1 + size * sign(sin(x * far)))."""
-    dtype = "float64" if kind == TensorProto.DOUBLE else "float32"
-    numbers = {"far": _SCATTER, "most": _FARTHEST, "least": -_FARTHEST, "size": size, "one": 1.0}
-    for word, value in numbers.items():
-        tensor = numpy_helper.from_array(np.array(value, dtype), f"{target}/edgekit_{word}")
-        graph.initializer.append(tensor)
+    numbers = {
+        **{"far": _SCATTER, "most": _FARTHEST, "least": -_FARTHEST},
+        **{"size": sign * SIZES[kind], "one": 1.0},
+    }
     steps = (
         ("Mul", source, "far", "a"),
         ("Min", "a", "most", "b"),
@@ -130,6 +149,37 @@ def _nudge(
         ("Add", "f", "one", "g"),
         ("Mul", source, "g", target),
     )
+    return _computed(graph, source, target, kind, numbers, steps)
+
+
+def _coarsen(graph: onnx.GraphProto, source: str, target: str, kind: int) -> list[onnx.NodeProto]:
+    """Return nodes that compute a - (a - x) with a = x * (2^n + 1): x without its last n bits. An
+    x for which that overflows stays as it is."""
+    digits = 53 if kind == TensorProto.DOUBLE else 24
+    numbers = {"split": SIZES[kind] * 2.0**digits + 1.0}
+    steps = (
+        ("Mul", source, "split", "a"),
+        ("Sub", "a", source, "b"),
+        ("Sub", "a", "b", "c"),
+        ("IsNaN", "c", "", "d"),
+        ("Where", "d", source, "c", target),
+    )
+    return _computed(graph, source, target, kind, numbers, steps)
+
+
+def _computed(
+    graph: onnx.GraphProto,
+    source: str,
+    target: str,
+    kind: int,
+    numbers: Mapping[str, float],
+    steps: Iterable[Sequence[str]],
+) -> list[onnx.NodeProto]:
+    """Return a node for each step, whose numbers become initializers of the graph."""
+    dtype = "float64" if kind == TensorProto.DOUBLE else "float32"
+    for word, value in numbers.items():
+        tensor = numpy_helper.from_array(np.array(value, dtype), f"{target}/edgekit_{word}")
+        graph.initializer.append(tensor)
 
     def full(word: str) -> str:
         return word if word in (source, target) else f"{target}/edgekit_{word}"

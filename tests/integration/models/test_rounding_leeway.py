@@ -313,6 +313,38 @@ def test_a_wrong_number_is_no_jump(tmp_path: Path) -> None:
     assert [tensor.name for tensor in found.tensors if not tensor.passed] == ["whole"]
 
 
+TIES = """
+<ir_version: 8, opset_import: ["" : 17]>
+ties (float[1, 1, 1, 40] x) => (bool[1, 1, 40, 40] below)
+<float[0] none = {}, int64[4] size = {1, 1, 40, 40}>
+{
+    rows = Resize <mode = "cubic", coordinate_transformation_mode = "half_pixel">
+        (x, none, none, size)
+    highest = ReduceMax <axes = [2]> (rows)
+    below = Less (rows, highest)
+}
+"""
+"""Forty equal rows, and which of their elements lie below the largest of their column: none do but
+for rounding, and every row rounds in a way of its own."""
+
+
+def test_equal_numbers_that_rounding_parts_may_be_equal(tmp_path: Path) -> None:
+    """A precise runtime finds no element below another, onnxruntime finds most."""
+    onnx.save(onnx.parser.parse_model(TIES), tmp_path / "net.onnx")
+    x = np.random.default_rng(8).uniform(-1, 1, (1, 1, 1, 40)).astype("float32")
+    x[..., 20:] = 0.0  # a sum of zeros has no rounding
+    precise = {"below": np.zeros((1, 1, 40, 40), bool)}
+    spec = TensorSpec("below", "bool", (1, 1, 40, 40))
+    oracle = oracle_for(open_model(tmp_path / "net.onnx"))
+    expected = oracle.run({"x": x})
+    assert 0.2 < expected["below"].mean() < 0.6
+
+    tolerance = {"below": tolerance_for(spec, leeway=oracle.leeways({"x": x}, expected)["below"])}
+
+    assert compare(expected, precise, [spec], tolerance).passed
+    assert not compare(expected, {"below": ~expected["below"]}, [spec], tolerance).passed
+
+
 def test_sums_with_constants_are_rounded_to_half_precision(tmp_path: Path) -> None:
     """onnxruntime adds in float32, and does not round before it casts to float64."""
     text = """
