@@ -124,7 +124,7 @@ class _OtherRuns:
     ties: tuple[Any, ...]
     """The model in which results that only roundings tell apart are equal."""
     wide: tuple[Any, ...]
-    """The half-precision model in float32, as it is and with its results nudged."""
+    """The half-precision model in float32: as it is, then with its results nudged or rounded."""
 
 
 class OnnxRuntimeOracle:

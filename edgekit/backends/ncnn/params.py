@@ -144,7 +144,6 @@ KINDS: Mapping[str, Kind] = {
     "Sigmoid": Kind(),
     "Slice": Kind({"slices": 0, "axis": 1}),
     "Softmax": Kind({"axis": 0, "fixbug0": 1}),
-    "Softplus": Kind(),
     "Split": Kind(),
     "Swish": Kind(),
     "TanH": Kind(),

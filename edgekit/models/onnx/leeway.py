@@ -57,8 +57,8 @@ class Roundings:
     """The model in which results that only roundings tell apart are equal. Empty if floats decide
     nothing."""
     wide: tuple[bytes, ...]
-    """The float32 versions of a model that computes in half precision: as it is, and with its
-    results nudged. Empty if there are none."""
+    """The float32 versions of a model that computes in half precision: as it is, with its results
+    nudged, and with each rounded to half precision. Empty if there are none."""
 
 
 def roundings(path: Path) -> Roundings | None:
@@ -81,6 +81,7 @@ def roundings(path: Path) -> Roundings | None:
     wider = [] if wide is None else [wide]
     if wide is not None:
         wider += [with_nudged_results(wide, types, HALVES, sign) for sign in _SIGNS]
+        wider.append(with_coarse_results(wide, types, HALVES))
     return Roundings(steps, _in_bytes(changed), _in_bytes(ties), _in_bytes(wider))
 
 

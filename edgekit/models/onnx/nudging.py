@@ -105,7 +105,8 @@ def with_coarse_results(
     model: onnx.ModelProto, types: Mapping[str, int], kinds: Iterable[int]
 ) -> onnx.ModelProto:
     """Return the model with every result of a type in `kinds` rounded to the digits that a nudge
-    leaves: results that only their roundings tell apart become equal, as in a precise runtime."""
+    leaves: results that only their roundings tell apart become equal, as in a precise runtime. In
+    half precision they become those of a runtime that rounds each of them."""
     return _with_results(model, types, kinds, _coarsen)
 
 
@@ -136,8 +137,11 @@ def _nudge(
 ) -> list[onnx.NodeProto]:
     """Return nodes that compute x * (1 + size * sign(sin(x * far)))."""
     numbers = {
-        **{"far": _SCATTER, "most": _FARTHEST, "least": -_FARTHEST},
-        **{"size": sign * SIZES[kind], "one": 1.0},
+        "far": _SCATTER,
+        "most": _FARTHEST,
+        "least": -_FARTHEST,
+        "size": sign * SIZES[kind],
+        "one": 1.0,
     }
     steps = (
         ("Mul", source, "far", "a"),

@@ -141,7 +141,7 @@ def test_results_that_others_read_too_are_not_overwritten(
         node("Sigmoid", ["first"], "third"),
         node("Add", ["second", "third"], "sum"),
         node("Elu", ["sum"], "fourth"),
-        node("Softplus", ["fourth"], "fifth"),
+        node("HardSwish", ["fourth"], "fifth"),
     ]
     names = ["fifth", "first", "second", "third", "fourth", "sum"]
     model = onnx_model(nodes, {"x": [1, 3, 8, 8]}, names, weights)
@@ -332,17 +332,78 @@ def test_a_quotient_that_is_rounded_to_a_whole_number_stays_in_tvm(
         node(rounding, ["more"], "whole"),
         node("Relu", ["whole"], "z"),
     ]
-    shapes = {"x": [1, 16, 30], "y": [1, 16, 1]}
-    model = onnx_model(nodes, shapes, ["z"], {"one": np.float32(1)})
+    weights = {"one": np.float32(1), "y": np.arange(1, 17, dtype="float32").reshape(1, 16, 1)}
+    model = onnx_model(nodes, {"x": [1, 16, 30]}, ["z"], weights)
     x = np.tile(np.arange(30, dtype="float32"), (1, 16, 1))
-    y = np.arange(1, 17, dtype="float32").reshape(1, 16, 1)
 
-    result = offloaded(imported(model, tmp_path), [x, y])
+    result = offloaded(imported(model, tmp_path), [x])
 
     assert [why.split(":")[0] for why in result.left] == ["divide"]
     assert "whole numbers" in result.left[0]
-    np.testing.assert_array_equal(
-        result.outputs[0], judged_by_onnxruntime(model, {"x": x, "y": y})[0]
+    np.testing.assert_array_equal(result.outputs[0], judged_by_onnxruntime(model, {"x": x})[0])
+
+
+NUMBERS = np.array(
+    [0, -0.0, 1, -1, 0.75, -3, 2.0**-126, 2.0**126, 88, 100, -100, 1e30, -1e30, 5.5, -2.5, 3e9],
+    np.float32,
+)
+"""Zeros, the ends of the normal numbers, and what exponentials overflow at."""
+FUNCTIONS = (
+    *("Abs", "Neg", "Floor", "Ceil", "Round", "Sqrt", "Reciprocal", "Exp", "Log", "Erf"),
+    *("Relu", "LeakyRelu", "Elu", "Sigmoid", "HardSigmoid", "Tanh", "Softplus", "HardSwish"),
+)
+PAIRS = ("Add", "Sub", "Mul", "Div", "Max", "Min", "Pow")
+
+
+def check_at_the_ends(
+    nodes: list[onnx.NodeProto], given: dict[str, np.ndarray], folder: Path, **weights: np.ndarray
+) -> None:
+    shapes = {name: array.shape for name, array in given.items()}
+    model = onnx_model(nodes, shapes, [one.output[0] for one in nodes], weights)
+    result = offloaded(imported(model, folder), list(given.values()))
+    for name, mine, judge in zip(
+        (one.op_type for one in nodes),
+        result.outputs,
+        judged_by_onnxruntime(model, given),
+        strict=True,
+    ):
+        np.testing.assert_allclose(mine, judge, rtol=1e-3, atol=1e-6, err_msg=name)
+
+
+def test_zeros_and_large_numbers_give_the_same_in_ncnn(tmp_path: Path) -> None:
+    """Functions, also of a number of elements that leaves some over behind the last vector."""
+    nodes = [node(name, ["x"], f"y{place}") for place, name in enumerate(FUNCTIONS)]
+
+    check_at_the_ends(nodes, {"x": np.resize(NUMBERS, (1, 3, 17))}, tmp_path)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_pairs_of_zeros_and_large_numbers_give_the_same_in_ncnn(name: str, tmp_path: Path) -> None:
+    """Two tensors, and a constant on either side: a tensor and each number."""
+    left, right = (side.reshape(1, 16, 16) for side in np.meshgrid(NUMBERS, NUMBERS, indexing="ij"))
+    scalars = {f"c{place}": number for place, number in enumerate(NUMBERS)}
+    whole = [
+        node(name, ["x", "right"], "b"),
+        node(name, ["right", "x"], "c"),
+        *(node(name, ["x", word], f"d{word}") for word in scalars),
+        *(node(name, [word, "x"], f"e{word}") for word in scalars),
+    ]
+
+    check_at_the_ends([node(name, ["x", "z"], "a")], {"x": left, "z": right}, tmp_path)
+    check_at_the_ends(whole, {"x": left}, tmp_path, right=right, **scalars)
+
+
+def test_a_constant_with_a_reciprocal_is_divided_by_in_ncnn(tmp_path: Path) -> None:
+    nodes = [node("Div", ["x", "y"], "z"), node("Div", ["z", "scalar"], "w")]
+    weights = {"y": NUMBERS[2:].copy(), "scalar": np.float32(3)}
+    model = onnx_model(nodes, {"x": [1, 5, 14]}, ["w"], weights)
+    x = np.random.default_rng(3).uniform(-1, 1, (1, 5, 14)).astype("float32")
+
+    result = offloaded(imported(model, tmp_path), [x])
+
+    assert result.left == ()
+    np.testing.assert_allclose(
+        result.outputs[0], judged_by_onnxruntime(model, {"x": x})[0], rtol=1e-5, atol=1e-38
     )
 
 

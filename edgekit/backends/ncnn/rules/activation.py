@@ -28,7 +28,6 @@ KINDS = {
     "hard_swish": Kind("HardSwish", 6),
     "hard_swish_6": Kind("HardSwish", 6),
     "swish": Kind("Swish"),
-    "softplus": Kind("Softplus"),
     "elu": Kind("ELU"),
     "hard_sigmoid": Kind("HardSigmoid"),
     "nn.relu": Kind("ReLU", 1),
@@ -41,7 +40,9 @@ KINDS = {
     "erf": Kind("Erf"),
 }
 
-FUSED = tuple(curve for curve in CURVES if KINDS[curve.name].fused)
+"""ncnn's Softplus is not among them: it gives infinity above 88."""
+_TAKEN = tuple(curve for curve in CURVES if curve.name in KINDS)
+FUSED = tuple(curve for curve in _TAKEN if KINDS[curve.name].fused)
 
 
 def fused_settings(curve: Curve, match: Match) -> Mapping[str, Setting]:
@@ -54,7 +55,7 @@ def fused_settings(curve: Curve, match: Match) -> Mapping[str, Setting]:
 
 
 def rules() -> list[Rule]:
-    return [_rule(curve) for curve in CURVES] + [_prelu_rule()]
+    return [_rule(curve) for curve in _TAKEN] + [_prelu_rule()]
 
 
 def _rule(curve: Curve) -> Rule:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 from tvm.relax.dpl import is_const, is_op, wildcard
 
 from edgekit.backends.base import Layer, Refused, Rule, Setting
@@ -18,13 +19,15 @@ _UNARY = {
     "ceil": 3,
     "square": 4,
     "sqrt": 5,
-    "rsqrt": 6,
-    "exp": 7,
     "round": 18,
 }
+"""ncnn's numbers of operators. Its `log` and `rsqrt` give NaN for 0, its `exp` at most 2.4e38."""
 _BINARY = {"add": 0, "subtract": 1, "multiply": 2, "divide": 3, "maximum": 4, "minimum": 5}
-_TURNED = {"subtract": 7, "divide": 8}
-"""Operator numbers where the constant comes first."""
+_SUBTRACTED_FROM = 7
+"""The operator number of a subtraction from a constant."""
+_DIVISORS = (2.0**-126, 2.0**126)
+"""The least and the largest magnitude whose reciprocal is exact enough to divide by: ncnn's vectors
+multiply by an approximate reciprocal, which makes NaN of a division by 0."""
 
 
 def rules() -> list[Rule]:
@@ -74,6 +77,11 @@ def _scale_rule(constant_first: bool) -> Rule:
 
 def _binary_rules(operator: str) -> list[Rule]:
     found = []
+    if operator == "divide":
+        first, second = wildcard(), wildcard()
+        call = is_op("relax.divide")(first, second)
+        parts = {"first": first, "second": second, OUT: call}
+        return [Rule(operator, call, parts, _quotient)]
     for first, second in ((wildcard(), is_const()), (is_const(), wildcard())):
         call = is_op(f"relax.{operator}")(first, second)
         parts = {"first": first, "second": second, OUT: call}
@@ -83,6 +91,16 @@ def _binary_rules(operator: str) -> list[Rule]:
     parts = {"first": first, "second": second, OUT: call}
     found.append(Rule(operator, call, parts, _of_two(operator)))
     return found
+
+
+def _quotient(match: Match) -> Layer:
+    divisor = match.array("second")
+    if divisor is None:
+        raise Refused("ncnn's vectors divide by a reciprocal, which gives NaN where a divisor is 0")
+    least, most = _DIVISORS
+    if not ((np.abs(divisor) >= least) & (np.abs(divisor) <= most)).all():
+        raise Refused("ncnn's vectors divide by a reciprocal, which some of its divisors lack")
+    return _with_constant("divide")(match)
 
 
 def _of_two(operator: str) -> Callable[[Match], Layer]:
@@ -109,7 +127,8 @@ def _with_constant(operator: str) -> Callable[[Match], Layer]:
         number = _BINARY[operator]
         view = _aligned(match.shape(data), match.shape(OUT))
         if constant.size == 1 and view == own:
-            turned = _TURNED.get(operator, number) if constant_first else number
+            is_turned = constant_first and operator == "subtract"
+            turned = _SUBTRACTED_FROM if is_turned else number
             value = float(constant.reshape(-1)[0])
             settings: dict[str, Setting] = {"op_type": turned, "with_scalar": 1, "b": value}
             return Layer("BinaryOp", (data,), {**settings, "view0": view, "makes": own})
