@@ -15,18 +15,20 @@ from edgekit.base.arrays import Array
 from edgekit.base.errors import ModelError
 from edgekit.models.comparison import Leeway
 from edgekit.models.model import ModelSource
+from edgekit.models.oracle_process import Start
 from edgekit.models.oracle_types import Oracle, blamed, installed_or_unknown, package, seconds_of
 
 
 class OnnxOracle:
     """onnxruntime, until it fails; from then on ONNX's reference evaluator."""
 
-    def __init__(self, source: ModelSource) -> None:
+    def __init__(self, source: ModelSource, start: Start) -> None:
         self._source = source
+        self._start = start
         self._failure: ModelError | None = None
         self._oracle: Oracle
         try:
-            self._oracle = OnnxRuntimeOracle(source)
+            self._oracle = start(OnnxRuntimeOracle, source)
         except ModelError as error:
             self._fall_back(error)
 
@@ -62,7 +64,7 @@ class OnnxOracle:
     def _fall_back(self, failure: ModelError) -> None:
         self._failure = failure
         try:
-            self._oracle = ReferenceOracle(self._source)
+            self._oracle = self._start(ReferenceOracle, self._source)
         except ModelError as error:
             raise self._without_oracle(error) from error
 

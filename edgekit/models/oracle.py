@@ -9,28 +9,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from edgekit.base.arrays import Array, numpy_dtype
 from edgekit.models.comparison import Leeway
 from edgekit.models.model import ModelSource
+from edgekit.models.oracle_process import ChildOracle, Start
 from edgekit.models.oracle_types import Oracle, blamed, installed_or_unknown, package, seconds_of
 
-if TYPE_CHECKING:
-    pass
 
+def oracle_for(source: ModelSource, start: Start = ChildOracle) -> Oracle:
+    """Return the oracle for a model's format; MissingToolError if its package is not installed.
 
-def oracle_for(source: ModelSource) -> Oracle:
-    """Return the oracle for a model's format; MissingToolError if its package is not installed."""
+    It runs in a child process: a runtime that crashes is an error. `in_this_process` as `start`
+    suits a process that may crash.
+    """
     if source.format == "onnx":
         from edgekit.models.onnx_oracle import OnnxOracle
 
-        return OnnxOracle(source)
-    if source.format == "tflite":
-        return LiteRtOracle(source)
-    return TorchOracle(source)
+        return OnnxOracle(source, start)
+    return start(LiteRtOracle if source.format == "tflite" else TorchOracle, source)
 
 
 class LiteRtOracle:

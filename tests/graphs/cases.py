@@ -14,6 +14,7 @@ from edgekit.base.tensors import TensorSpec
 from edgekit.models.inputs import reference_inputs
 from edgekit.models.model import ModelSource, import_model, open_model
 from edgekit.models.oracle import oracle_for
+from edgekit.models.oracle_process import in_this_process
 from graphs.ways import REFUSALS, Arrays, Graph, Outcome
 
 RANGES = ((-1.0, 1.0), (1.0, 2.0), (0.05, 0.95))
@@ -30,7 +31,7 @@ class NoGraph:
 def graph_for(path: Path) -> Graph | NoGraph:
     try:
         source = open_model(path)
-        oracle = oracle_for(source)
+        oracle = oracle_for(source, in_this_process)
         shapes = _declared(source)
         inputs, expected = _finite(source, shapes)
     except EdgekitError as error:
@@ -54,7 +55,7 @@ def _declared(source: ModelSource) -> Sequence[TensorSpec]:
 def _finite(source: ModelSource, specs: Sequence[TensorSpec]) -> tuple[Arrays, Arrays]:
     """The first inputs for which no output is NaN or infinite; the first of all if there are
     none."""
-    oracle = oracle_for(source)
+    oracle = oracle_for(source, in_this_process)
     first = None
     for inputs in _candidates(specs):
         expected = oracle.run(inputs)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +20,8 @@ from support.tflite_models import Op, T, tflite_bytes, write_model
 
 from edgekit.base.errors import MissingToolError, ModelError
 from edgekit.models.model import ModelSource, open_model
-from edgekit.models.oracle import oracle_for
+from edgekit.models.oracle import LiteRtOracle, oracle_for
+from edgekit.models.oracle_process import ChildOracle, in_this_process
 
 torch = import_needed("torch")
 
@@ -140,8 +144,69 @@ def test_a_missing_package_says_what_to_install(
             monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingToolError) as caught:
-        oracle_for(source)
+        oracle_for(source, in_this_process)
     assert caught.value.hint == f"pip install 'edgekit[{extra}]'"
+
+
+class Faulty(LiteRtOracle):
+    """One that crashes where an input begins with 13."""
+
+    def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        if inputs["x"].flat[0] == 13:
+            os.kill(os.getpid(), signal.SIGSEGV)
+        return super().run(inputs)
+
+
+def test_a_crash_of_an_oracle_is_an_error_of_one_run(tmp_path: Path) -> None:
+    oracle = ChildOracle(Faulty, tflite_source(tmp_path))
+    other = oracle_for(onnx_source(tmp_path))
+
+    with pytest.raises(ModelError, match=r"LiteRT \d.* crashed while it ran the model: SIGSEGV"):
+        oracle.run({"x": np.full_like(X, 13), "y": X})
+
+    for each in (oracle, other):
+        np.testing.assert_array_equal(each.run({"x": X, "y": X})["z"], 2 * X)
+
+
+@pytest.mark.parametrize(
+    ("operator", "dtype", "signal"),
+    [("RSQRT", "int16", "ran the model: SIGSEGV"), ("ADD", "int8", "opened the model: SIGABRT")],
+)
+def test_litert_crashes_in_its_own_process(
+    operator: str, dtype: str, signal: str, tmp_path: Path
+) -> None:
+    """It takes small integers for quantised ones, and reads their scale."""
+    inputs = ["x"] if operator == "RSQRT" else ["x", "x"]
+    content = tflite_bytes(
+        [T("x", (1, 4), dtype), T("z", (1, 4), dtype)],
+        [Op(operator, tuple(inputs), ("z",))],
+        ["x"],
+        ["z"],
+    )
+
+    with pytest.raises(ModelError, match=f"LiteRT .*crashed while it {signal}"):
+        oracle_for(write_model(tmp_path, content)).run({"x": np.array([[1, 2, 3, 4]], dtype)})
+
+
+def test_threads_share_the_oracles_process(tmp_path: Path) -> None:
+    """One that ends does not end the process for the others, and an answer goes where it was
+    asked for."""
+    oracles = [oracle_for(onnx_source(tmp_path)), oracle_for(tflite_source(tmp_path))]
+    found: dict[int, np.ndarray] = {}
+
+    def add(number: int) -> None:
+        found[number] = oracles[number % 2].run({"x": X + number, "y": X})["z"]
+
+    threads = [threading.Thread(target=add, args=(number,)) for number in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    add(12)
+
+    for number, sums in found.items():
+        np.testing.assert_array_equal(sums, 2 * X + number)
+    assert len(found) == 13
 
 
 def test_onnxruntime_reports_nothing_about_its_user(tmp_path: Path) -> None:
