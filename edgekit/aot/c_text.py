@@ -26,6 +26,8 @@ C_TYPES = {
 """C types by dtype. A truth value is a byte, whatever a compiler's own bool is."""
 
 _WIDTH = 96
+_VALUES_AT_ONCE = 1 << 16
+"""The number of values that are Python objects at a time: each takes ten times its own bytes."""
 
 
 def float_text(value: float, dtype: str) -> str:
@@ -57,16 +59,18 @@ def integer_text(value: int, dtype: str) -> str:
     return "INT32_MIN" if value == -(1 << 31) else str(value)
 
 
+def _values(flat: Array) -> Iterator[Any]:
+    for start in range(0, flat.size, _VALUES_AT_ONCE):
+        yield from flat[start : start + _VALUES_AT_ONCE].tolist()
+
+
 def values_text(array: Array) -> Iterator[str]:
     """Yield the lines between the braces of an initialiser."""
     dtype = str(array.dtype)
-    flat: list[Any] = array.reshape(-1).tolist()
-    if dtype.startswith("float"):
-        words = [float_text(value, dtype) for value in flat]
-    else:
-        words = [integer_text(int(value), dtype) for value in flat]
+    is_float = dtype.startswith("float")
     line = "   "
-    for word in words:
+    for value in _values(array.reshape(-1)):
+        word = float_text(value, dtype) if is_float else integer_text(int(value), dtype)
         if len(line) + len(word) + 2 > _WIDTH:
             yield line
             line = "   "

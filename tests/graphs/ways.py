@@ -14,10 +14,12 @@ from edgekit.base.errors import BuildError, EdgekitError, UnsupportedModelError
 from edgekit.base.tensors import TensorSpec
 from edgekit.models.comparison import Leeway, compare, tolerance_for
 from edgekit.models.model import Model, ModelSource
+from edgekit.profiles.board import Memory
 
 REFUSALS = (UnsupportedModelError,)
 """What edgekit says of a sound model that it can't compile. Any other error is a fault."""
-SECONDS = 120
+ROOM = Memory(1 << 63, 16 << 20)
+"""What a program in C may take: four times the flash of the largest board that edgekit knows."""
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -100,16 +102,22 @@ def in_c(graph: Graph) -> Outcome:
     """Portable C, compiled by this machine's compiler, with undefined behaviour caught."""
     from support.c_builds import CORTEX_M4
 
+    from edgekit.aot.budget import check_budget
     from edgekit.aot.compile import compile_tree
     from edgekit.aot.generators import portable_generators
     from edgekit.aot.job import TreeJob
+    from edgekit.aot.report import report_of
     from edgekit.aot.tree import Origin
     from edgekit.aot.write import write_tree
     from graphs.c_library import run_tree
 
-    origin = Origin("net", "net.onnx", "0", "here", CORTEX_M4.name)
-    job = TreeJob("net", origin, CORTEX_M4)
+    origin = Origin("net", "net.onnx", "0", "a microcontroller", CORTEX_M4.name)
+    job = TreeJob("net", origin, CORTEX_M4, ROOM)
     compiled = compile_tree(graph.model, job, portable_generators())
+    try:
+        check_budget(report_of(compiled.plan, compiled.choices), job, is_float=True)
+    except BuildError as error:
+        return Outcome("refused", error.message)
     with tempfile.TemporaryDirectory(prefix="graphs-") as place:
         folder = Path(place)
         write_tree(compiled.plan, folder)

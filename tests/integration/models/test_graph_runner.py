@@ -10,11 +10,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 from graphs import running
+from graphs.cases import graph_for
 from graphs.running import run_seeds
-from graphs.ways import WAYS, Graph, Outcome, judged
+from graphs.ways import WAYS, Graph, Outcome, in_c, judged, taken
 from onnx import helper
 from support.building import CHECKOUT, environment
 from support.needs import needs
@@ -67,6 +69,20 @@ def test_every_outcome_is_told_and_kept(tmp_path: Path, monkeypatch: pytest.Monk
     assert [result.way for result in results if result.is_fault] == ["wrong", "failed", "dead"]
     (tmp_path / "7.onnx").unlink()
     assert run_seeds(tmp_path, [7], list(ways), tmp_path / "log.jsonl") == results
+
+
+def test_c_is_not_written_of_what_no_microcontroller_holds(tmp_path: Path) -> None:
+    """nnsmith makes weights of 200 MB, whose C a compiler reads for minutes."""
+    weights = {"w": np.ones((1, 5_000_000), np.float32)}
+    nodes = [helper.make_node("Gemm", ["x", "w"], ["y"], transB=1)]
+    onnx.save(onnx_model(nodes, {"x": [1, 5_000_000]}, ["y"], weights), tmp_path / "0.onnx")
+    graph = graph_for(tmp_path / "0.onnx")
+    assert isinstance(graph, Graph)
+
+    outcome = taken(in_c, graph)
+
+    assert outcome.word == "refused"
+    assert "20,000,000 bytes" in outcome.reason
 
 
 @needs("nnsmith", "torch", "ncnn", "onednn")

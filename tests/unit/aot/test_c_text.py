@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import struct
+import tracemalloc
 
 import numpy as np
 from hypothesis import given
@@ -93,3 +94,15 @@ def test_names_are_handed_out_once() -> None:
         "conv",
         "conv_2",
     ]
+
+
+def test_values_are_objects_for_a_moment_only() -> None:
+    """Of 200,000 values, whose objects and words would take 18 MB at once."""
+    array = np.linspace(-1, 1, 200_000, dtype=np.float32)
+    tracemalloc.start()
+    words = sum(line.count(",") for line in values_text(array))
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert words == array.size
+    assert most < 5 << 20
