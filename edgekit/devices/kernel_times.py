@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated
 
-_MOST_INFERENCES = 1_000_000
-_MOST_KERNELS = 20_000
-_MOST_CALLS = 1 << 40
-_MOST_NANOSECONDS = 1 << 62
+from edgekit.base.decode import Convert, Range
+
 _LONGEST_NAME = 200
+
+
+def _shown(name: object) -> str:
+    if not isinstance(name, str) or not name:
+        raise ValueError
+    return "".join(c if c.isprintable() else "?" for c in name[:_LONGEST_NAME])
 
 
 @dataclass(frozen=True)
 class KernelTime:
-    name: str
-    calls: int
+    name: Annotated[str, Convert("the name of a kernel", _shown)]
+    calls: Annotated[int, Range(1, 1 << 40)]
     """Number of calls in all profiled inferences."""
-    nanoseconds: int
+    nanoseconds: Annotated[int, Range(0, 1 << 62)]
     """Time in the kernel in one inference, all calls together: the median of the inferences."""
 
 
@@ -26,36 +29,3 @@ class KernelTime:
 class KernelTimes:
     inferences: int
     kernels: tuple[KernelTime, ...]
-
-
-def parse_kernel_times(said: Mapping[str, Any]) -> KernelTimes | None:
-    """Read a measurement's answer; None if nothing was profiled. ValueError, TypeError or KeyError
-    if it is invalid."""
-    if "kernels" not in said:
-        return None
-    listed = said["kernels"]
-    if not isinstance(listed, list) or len(listed) > _MOST_KERNELS:
-        raise ValueError("no list of kernels")
-    return KernelTimes(
-        inferences=_number(said["profiled"], _MOST_INFERENCES, least=1),
-        kernels=tuple(
-            KernelTime(
-                name=_name(kernel["name"]),
-                calls=_number(kernel["calls"], _MOST_CALLS, least=1),
-                nanoseconds=_number(kernel["nanoseconds"], _MOST_NANOSECONDS),
-            )
-            for kernel in listed
-        ),
-    )
-
-
-def _name(value: object) -> str:
-    if not isinstance(value, str) or not value:
-        raise ValueError("a kernel without a name")
-    return "".join(c if c.isprintable() else "?" for c in value[:_LONGEST_NAME])
-
-
-def _number(value: object, most: int, least: int = 0) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise ValueError("no sensible number")
-    return value

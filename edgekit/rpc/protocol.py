@@ -11,11 +11,13 @@ import os
 import secrets
 import socket
 import struct
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
+from edgekit.base.decode import Count, decode
 from edgekit.base.errors import DeviceError, UsageError
 from edgekit.base.json_reader import read_json
 from edgekit.base.options import option
@@ -132,10 +134,10 @@ class TrackerClient:
         try:
             code, summary = answer
             if code != _SUCCESS:
-                raise ValueError("refused")
+                raise ValueError("it refuses the request")
             return parse_summary(summary)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise self._gone("its answer is invalid") from error
+        except (ValueError, TypeError) as error:
+            raise self._gone(f"its answer is invalid: {error}") from error
 
     def request(self, key: str, priority: int, wait: float) -> Assigned:
         """Wait for a device; NoneFree if none is free within `wait` seconds.
@@ -208,8 +210,8 @@ class TrackerClient:
             raise self._gone("its answer is invalid")
         try:
             return read_json(self._receive(size))
-        except (ValueError, RecursionError) as error:
-            raise self._gone("its answer is invalid") from error
+        except ValueError as error:
+            raise self._gone(f"its answer is invalid: {error}") from error
 
     def _send(self, data: bytes) -> None:
         try:
@@ -238,22 +240,32 @@ class TrackerClient:
         )
 
 
-def parse_summary(summary: Mapping[str, Any]) -> tuple[KeyStatus, ...]:
-    """Parse a summary; ValueError, TypeError, KeyError or AttributeError if it is invalid."""
-    registered: dict[str, int] = {}
-    for server in summary["server_info"]:
-        key = str(server["key"]).removeprefix("server:")
-        registered[key] = registered.get(key, 0) + 1
-    queues = {
-        str(key): (int(queue["free"]), int(queue["pending"]))
-        for key, queue in summary["queue_info"].items()
-    }
+@dataclass(frozen=True)
+class _Server:
+    key: str
+
+
+@dataclass(frozen=True)
+class _Queue:
+    free: Count = 0
+    pending: Count = 0
+
+
+@dataclass(frozen=True)
+class _Summary:
+    server_info: tuple[_Server, ...]
+    queue_info: Mapping[str, _Queue]
+
+
+def parse_summary(document: object) -> tuple[KeyStatus, ...]:
+    """Parse a summary; DecodeError if it is invalid."""
+    summary = decode(_Summary, document, "the summary", ignore_unknown=True)
+    registered = Counter(server.key.removeprefix("server:") for server in summary.server_info)
     statuses = []
-    for key in sorted({*registered, *queues}):
+    for key in sorted({*registered, *summary.queue_info}):
         # The tracker remembers keys that were requested, even without devices.
-        free, pending = queues.get(key, (0, 0))
-        devices = registered.get(key, 0)
-        if devices or pending:
-            free = min(free, devices)
-            statuses.append(KeyStatus(key, free, devices - free, pending))
+        queue, devices = summary.queue_info.get(key, _Queue()), registered[key]
+        if devices or queue.pending:
+            free = min(queue.free, devices)
+            statuses.append(KeyStatus(key, free, devices - free, queue.pending))
     return tuple(statuses)

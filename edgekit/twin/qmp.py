@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+from edgekit.base.decode import decode_json
 from edgekit.base.errors import DeviceError
-from edgekit.base.json_reader import read_json
 from edgekit.base.unix_sockets import reachable
 
 _LONGEST_ANSWER = 1 << 20
@@ -22,6 +22,19 @@ class QmpError(DeviceError):
     """QEMU does not answer, or refuses a command."""
 
 
+@dataclass(frozen=True)
+class _Refusal:
+    desc: str
+
+
+@dataclass(frozen=True)
+class _Message:
+    """An answer; an event or the greeting has neither field."""
+
+    error: _Refusal | None = None
+    returned: Mapping[str, object] | None = field(default=None, metadata={"key": "return"})
+
+
 class Qmp:
     """A connection to one emulator."""
 
@@ -30,7 +43,7 @@ class Qmp:
         self._limit_s = limit_s
         self._unread = b""
 
-    def execute(self, command: str, **arguments: object) -> dict[str, Any]:
+    def execute(self, command: str, **arguments: object) -> Mapping[str, object]:
         """Execute a command and return its answer; skip events."""
         message = {"execute": command, **({"arguments": arguments} if arguments else {})}
         try:
@@ -39,19 +52,16 @@ class Qmp:
             raise _silent(str(error)) from error
         ends_at = time.monotonic() + self._limit_s
         while True:
-            message = self.message(ends_at)
-            if "error" in message:
-                refused = message["error"]
-                reason = refused.get("desc") if isinstance(refused, dict) else refused
+            answer = self.message(ends_at)
+            if answer.error is not None:
                 raise QmpError(
-                    f"the emulator refuses {command}: {reason}",
+                    f"the emulator refuses {command}: {answer.error.desc}",
                     hint="edgekit twin down, then up, starts it again",
                 )
-            if "return" in message:
-                answer = message["return"]
-                return answer if isinstance(answer, dict) else {}
+            if answer.returned is not None:
+                return answer.returned
 
-    def message(self, ends_at: float) -> dict[str, Any]:
+    def message(self, ends_at: float) -> _Message:
         """Read the next message."""
         while b"\n" not in self._unread:
             if len(self._unread) > _LONGEST_ANSWER:
@@ -66,12 +76,9 @@ class Qmp:
             self._unread += received
         line, _, self._unread = self._unread.partition(b"\n")
         try:
-            message = read_json(line)
-        except (ValueError, RecursionError) as error:
+            return decode_json(_Message, line, ignore_unknown=True)
+        except ValueError as error:
             raise _silent(f"it does not speak QMP: {error}") from error
-        if not isinstance(message, dict):
-            raise _silent("it does not speak QMP")
-        return message
 
 
 @contextmanager

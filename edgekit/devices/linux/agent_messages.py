@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from edgekit.base.errors import DeviceError
+from edgekit.base.decode import Check, Count, Most
 from edgekit.base.json_reader import read_json
-from edgekit.base.metrics import HostState
-from edgekit.devices.base import BenchSamples, MemoryUse
-from edgekit.devices.kernel_times import parse_kernel_times
+from edgekit.devices.base import BenchSamples
+from edgekit.devices.bench_answer import BenchAnswer, decoded_answer, senseless
 from edgekit.devices.linux.region_work import WORKING
 
 STARTING = "starting"
@@ -31,11 +30,20 @@ class AgentInfo:
     hostname: str
     glibc: str
     features: tuple[str, ...]
-    cores: int
-    memory: int | None
-    memory_available: int | None
-    disk_free: int | None
+    cores: Count
+    memory: Count | None
+    memory_available: Count | None
+    disk_free: Count | None
     millidegrees: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _BenchAnswer(BenchAnswer):
+    nanoseconds: Annotated[
+        tuple[Count, ...], Most(_MOST_SAMPLES, "samples"), Check("a list of samples", len)
+    ]
+    threads: Count
+    load_nanoseconds: Count | None
 
 
 class AgentMessages:
@@ -75,63 +83,13 @@ class AgentMessages:
 
 
 def parse_info(line: str, name: str) -> AgentInfo:
+    sender = f"the agent on {name}"
     try:
-        said = read_json(line)
-        return AgentInfo(
-            agent=str(said["agent"]),
-            tvm=str(said["tvm"]),
-            tvm_ffi=str(said["tvm_ffi"]),
-            machine=str(said["machine"]),
-            kernel=str(said["kernel"]),
-            hostname=str(said["hostname"]),
-            glibc=str(said["glibc"]),
-            features=tuple(str(feature) for feature in said["features"]),
-            cores=int(said["cores"]),
-            memory=_number(said["memory"]),
-            memory_available=_number(said["memory_available"]),
-            disk_free=_number(said["disk_free"]),
-            millidegrees=_number(said["millidegrees"]),
-        )
-    except (ValueError, TypeError, KeyError) as error:
-        raise _nonsense(name) from error
+        return decoded_answer(AgentInfo, read_json(line), sender)
+    except ValueError as error:
+        raise senseless(sender, error) from error
 
 
-def parse_bench(said: Mapping[str, Any], name: str) -> BenchSamples:
-    try:
-        nanoseconds = tuple(int(value) for value in said["nanoseconds"])
-        if not 0 < len(nanoseconds) <= _MOST_SAMPLES or min(nanoseconds) < 0:
-            raise ValueError("no samples")
-        return BenchSamples(
-            nanoseconds=nanoseconds,
-            warmup=int(said["warmup"]),
-            threads=int(said["threads"]),
-            memory=MemoryUse(_number(said["memory_before"]), _number(said["memory_peak"])),
-            host_before=_host(said["host_before"]),
-            host_after=_host(said["host_after"]),
-            preemptions=_number(said["preemptions"]),
-            kernels=parse_kernel_times(said),
-            load_nanoseconds=_number(said["load_nanoseconds"]),
-        )
-    except (ValueError, TypeError, KeyError) as error:
-        raise _nonsense(name) from error
-
-
-def _host(said: Mapping[str, Any]) -> HostState:
-    frequency, load = said["frequency_mhz"], said["load_average"]
-    return HostState(
-        governor=None if said["governor"] is None else str(said["governor"]),
-        frequency_mhz=None if frequency is None else float(frequency),
-        load_average=None if load is None else float(load),
-        cores=int(said["cores"]),
-    )
-
-
-def _number(value: object) -> int | None:
-    return None if value is None else int(str(value))
-
-
-def _nonsense(name: str) -> DeviceError:
-    return DeviceError(
-        f"the agent on {name} gave an answer that makes no sense",
-        hint="something else may write to its output; check the device's disk and memory",
-    )
+def parse_bench(said: object, name: str) -> BenchSamples:
+    answer = decoded_answer(_BenchAnswer, said, f"the agent on {name}")
+    return answer.samples(answer.nanoseconds, answer.threads, answer.load_nanoseconds)

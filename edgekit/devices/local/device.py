@@ -12,18 +12,16 @@ from typing import TYPE_CHECKING, ClassVar
 
 from edgekit.base.errors import BundleError, DeviceError, MissingToolError
 from edgekit.base.events import SILENT, Events
-from edgekit.base.metrics import HostState
 from edgekit.base.options import option
 from edgekit.base.wording import counted
 from edgekit.devices.base import (
     BenchPlan,
     BenchSamples,
-    MemoryUse,
     RunResult,
     check_same,
 )
+from edgekit.devices.bench_answer import BenchAnswer, decoded_answer
 from edgekit.devices.device import Device
-from edgekit.devices.kernel_times import parse_kernel_times
 from edgekit.devices.linux.observing import observe_this_machine
 from edgekit.devices.linux.region_work import WORKING, WorkShown
 from edgekit.devices.tensors import in_order, named_outputs
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
     from edgekit.base.arrays import Array
     from edgekit.base.errors import EdgekitError
     from edgekit.bundle.folder import Bundle
-    from edgekit.devices.local.frames import Frame
     from edgekit.devices.local.worker_process import WorkerProcess
 
 DEFAULT_TIMEOUT_SECONDS = 600.0
@@ -125,9 +122,11 @@ class LocalSession:
                     continue
                 if "progress" not in frame.message:
                     stage.result = counted(frame.arrays[0].size, "run")
+                    sender = f"the process of the model on {self.name}"
+                    answer = decoded_answer(BenchAnswer, frame.message, sender)
+                    nanoseconds = tuple(int(value) for value in frame.arrays[0])
                     return replace(
-                        _samples_of(frame, threads),
-                        load_nanoseconds=load_nanoseconds,
+                        answer.samples(nanoseconds, threads, load_nanoseconds),
                         observed=observer.end(),
                     )
                 if frame.message["phase"] == "profiling":
@@ -190,17 +189,3 @@ def _check_machine(bundle: Bundle) -> None:
             f"run on this machine ({platform.machine()})",
             hint=f"build it again with {option('board', 'local')}",
         )
-
-
-def _samples_of(frame: Frame, threads: int) -> BenchSamples:
-    message = frame.message
-    return BenchSamples(
-        nanoseconds=tuple(int(value) for value in frame.arrays[0]),
-        warmup=message["warmup"],
-        threads=threads,
-        memory=MemoryUse(message["memory_before"], message["memory_peak"]),
-        host_before=HostState(**message["host_before"]),
-        host_after=HostState(**message["host_after"]),
-        preemptions=message["preemptions"],
-        kernels=parse_kernel_times(message),
-    )

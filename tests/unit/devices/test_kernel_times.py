@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from edgekit.base.errors import DeviceError
 from edgekit.base.metrics import HostState
 from edgekit.devices.base import BenchSamples, MemoryUse
-from edgekit.devices.kernel_times import KernelTime, KernelTimes, parse_kernel_times
+from edgekit.devices.kernel_times import KernelTime, KernelTimes
 from edgekit.devices.linux.agent_messages import parse_bench
 from edgekit.devices.local.kernel_stopwatch import KernelStopwatch
 from edgekit.verbs.bench import summarise_samples
@@ -63,7 +63,7 @@ def test_shares_add_up_whatever_was_measured(kernels: list[tuple[int, int]]) -> 
 def test_names_from_a_device_cannot_write_on_the_terminal() -> None:
     kernel = {"name": "conv\x1b[2J\u202e" + "x" * 1000, "calls": 1, "nanoseconds": 1}
 
-    times = parse_kernel_times({"profiled": 1, "kernels": [kernel]})
+    times = parse_bench(ANSWER | {"profiled": 1, "kernels": [kernel]}, "pi").kernels
 
     assert times is not None
     assert times.kernels[0].name.startswith("conv?[2J?xxx")
@@ -91,8 +91,33 @@ def test_a_profile_that_makes_no_sense_is_told(change: dict[str, object]) -> Non
     said = ANSWER | {"profiled": 1, "kernels": []}
     assert parse_bench(said, "pi").kernels == KernelTimes(1, ())
 
-    with pytest.raises(DeviceError, match="makes no sense"):
+    with pytest.raises(DeviceError, match="makes no sense") as caught:
         parse_bench(json.loads(json.dumps(said | change)), "pi")
+    (fault,) = caught.value.details
+    assert fault.startswith(next(iter(change)))
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"nanoseconds": []}, "nanoseconds must be a list of samples, and is a list"),
+        ({"nanoseconds": [1, -1]}, "nanoseconds[1] must be "),
+        ({"nanoseconds": [1, 10**400]}, "nanoseconds[1] must be "),
+        ({"host_before": {"governor": 1}}, "host_before."),
+        ({"host_after": None}, "host_after must be a table, and is null"),
+        ({"preemptions": "many"}, "preemptions must be "),
+        ({"threads": True}, "threads must be "),
+    ],
+)
+def test_a_measurement_that_makes_no_sense_names_the_key(
+    change: dict[str, object], fault: str
+) -> None:
+    assert parse_bench(ANSWER, "pi").nanoseconds == (5, 6)
+
+    with pytest.raises(DeviceError, match="makes no sense") as caught:
+        parse_bench(json.loads(json.dumps(ANSWER | change)), "pi")
+
+    assert caught.value.details[0].startswith(fault)
 
 
 def test_a_kernel_is_not_charged_for_what_it_calls(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,6 +78,27 @@ def test_a_device_that_is_offered_twice_is_one_device() -> None:
     assert parse_summary(summary) == (KeyStatus("rpi4", 1, 0, 0),)
 
 
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"server_info": [{"key": 7}]}, r"server_info\[0\]\.key must be "),
+        ({"server_info": {}}, "server_info must be a list"),
+        ({"queue_info": {"rpi4": {"free": -1}}}, r"queue_info\.rpi4\.free must be "),
+        ({"queue_info": {"rpi4": {"pending": 10**18}}}, r"queue_info\.rpi4\.pending must be "),
+    ],
+)
+def test_a_summary_of_another_form_is_refused_with_the_key(
+    change: dict[str, object], fault: str
+) -> None:
+    summary = {"queue_info": {}, "server_info": []} | change
+    with (
+        answering(MAGIC + message([0, summary])) as address,
+        TrackerClient(address) as client,
+        pytest.raises(TrackerGone, match=fault),
+    ):
+        client.status()
+
+
 @given(JSON)
 def test_any_summary_is_understood_or_refused(value: object) -> None:
     with answering(MAGIC + message([0, value])) as address, TrackerClient(address) as client:
