@@ -8,6 +8,7 @@ are several times as fast.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +48,8 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         name = operator_of(call)
         if name not in ("relax.nn.conv2d", "relax.matmul") or 0 in shape_of(call):
             return call
+        if str(call.ty.dtype) == "int32":
+            return self._channels_last(call) if name == "relax.nn.conv2d" else call
         source = self._stored(call.args[0])
         if source is None or str(call.ty.dtype) != "float32":
             return call
@@ -74,18 +77,24 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             widths = [0, 0, top, bottom, left, right, 0, 0]
             padded = relax.op.nn.pad(data, widths, pad_value=source.zero_point)
             data = self._emit(padded)
-        sums = relax.op.nn.conv2d(
-            data,
-            as_constant(weights.values),
-            strides=list(attrs.strides),
-            padding=[0, 0, 0, 0],
-            dilation=list(attrs.dilation),
-            groups=groups,
-            data_layout="NHWC",
-            kernel_layout="HWIO",
-            out_dtype="int32",
-        )
+        sums = _convolved(data, weights.values, attrs)
         return relax.op.permute_dims(self._scaled(sums, source, weights), list(TO_FIRST))
+
+    def _channels_last(self, call: Any) -> Any:
+        """Convolve int8 by constant int8 where neighbours in memory are channels."""
+        attrs, kernel = call.attrs, constant_array(self._value(call.args[1]))
+        small = str(call.args[0].ty.dtype) == "int8" and any(attrs.padding) is False
+        if kernel is None or kernel.dtype != np.int8 or not small:
+            return call
+        if (str(attrs.data_layout), str(attrs.kernel_layout)) != ("NCHW", "OIHW"):
+            return call
+        groups, (_, inputs, *window) = int(attrs.groups), kernel.shape
+        if groups != 1 and (inputs != 1 or math.prod(window) > MOST_EXACT_TAPS):
+            return call
+        data = self._emit(relax.op.permute_dims(call.args[0], list(TO_LAST)))
+        values = np.ascontiguousarray(kernel.transpose(2, 3, 1, 0))
+        sums = self._emit(_convolved(data, values, attrs))
+        return relax.op.permute_dims(sums, list(TO_FIRST))
 
     def _product(self, call: Any, source: _Stored) -> Any | None:
         if len(shape_of(call.args[1])) != 2 or len(shape_of(source.tensor)) < 2:
@@ -152,6 +161,21 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             return None
         kernel = np.ascontiguousarray(stored.transpose(order))
         return _Weights(kernel, scales.reshape(-1).astype("float64"))
+
+
+def _convolved(data: Any, kernel: Array, attrs: Any) -> Any:
+    """Convolve int8 (N, H, W, C) by (KH, KW, C / groups, O), without padding."""
+    return relax.op.nn.conv2d(
+        data,
+        as_constant(kernel),
+        strides=list(attrs.strides),
+        padding=[0, 0, 0, 0],
+        dilation=list(attrs.dilation),
+        groups=int(attrs.groups),
+        data_layout="NHWC",
+        kernel_layout="HWIO",
+        out_dtype="int32",
+    )
 
 
 def integer_products() -> Any:

@@ -46,6 +46,8 @@ def blocks_of(schedule: s_tir.Schedule) -> list[Block] | None:
             else:
                 return None
         loops = [int(schedule.get(loop).extent) for loop in schedule.get_loops(handle)]
+        if loops == reduced and spatial == [1]:
+            spatial = []  # a single number, which TVM gives a variable and no loop
         if loops != [*spatial, *reduced]:
             return None
         found.append(Block(str(block.name_hint), handle, tuple(spatial), tuple(reduced)))

@@ -22,6 +22,7 @@ _SCALE_OF_RESULT: Mapping[str, int] = {
     "QLinearAdd": 6,
     "QLinearMul": 6,
     "QGemm": 7,
+    "QLinearWhere": 7,
     "QLinearAveragePool": 3,
     "QLinearGlobalAveragePool": 3,
     "QLinearLeakyRelu": 3,
@@ -30,7 +31,7 @@ _SCALE_OF_RESULT: Mapping[str, int] = {
     "QLinearConcat": 0,
 }
 """The input of each rounding operator with the scale of its result."""
-_BY_RANGE = "DynamicQuantizeLinear"
+_BY_RANGE = ("DynamicQuantizeLinear", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM")
 _NUDGES = (2.0**-18, -(2.0**-18))
 """The relative nudges: about the error of float32 sums of a few hundred elements."""
 _NUDGES_OF_HALVES = (2.0**-10, -(2.0**-10))
@@ -41,7 +42,7 @@ _SCATTER = 12345.0
 def rounds(graph: onnx.GraphProto) -> bool:
     """Tell whether the graph quantises anything that it computes."""
     return any(
-        node.op_type in _SCALE_OF_RESULT or node.op_type == _BY_RANGE for _, node in _nodes(graph)
+        node.op_type in _SCALE_OF_RESULT or node.op_type in _BY_RANGE for _, node in _nodes(graph)
     )
 
 
@@ -53,14 +54,15 @@ def nudged(model: onnx.ModelProto) -> Iterator[onnx.ModelProto]:
         constants = _constants(changed.graph)
         for number, (graph, node) in enumerate([*_nodes(changed.graph)]):
             name = f"edgekit_nudge_{number}"
-            if node.op_type == _BY_RANGE:
+            if node.op_type in _BY_RANGE:
                 _scatter(graph, node, name, _NUDGES[direction])
             elif node.op_type in _SCALE_OF_RESULT:
-                scale = constants.get(node.input[_SCALE_OF_RESULT[node.op_type]])
+                place = _SCALE_OF_RESULT[node.op_type]
+                scale = constants.get(node.input[place]) if place < len(node.input) else None
                 if scale is not None:
                     tensor = numpy_helper.from_array(_nudge(scale, direction), name)
                     changed.graph.initializer.append(tensor)
-                    node.input[_SCALE_OF_RESULT[node.op_type]] = name
+                    node.input[place] = name
         yield changed
 
 

@@ -6,18 +6,22 @@ from collections.abc import Mapping
 
 from edgekit.models.onnx.node import Converter
 from edgekit.models.onnx.operators.activation import ACTIVATION
+from edgekit.models.onnx.operators.attention import ATTENTION
+from edgekit.models.onnx.operators.blockwise import BLOCKWISE
 from edgekit.models.onnx.operators.common import Converters
 from edgekit.models.onnx.operators.convolution import CONVOLUTION
 from edgekit.models.onnx.operators.edgekit import EDGEKIT
 from edgekit.models.onnx.operators.elementwise import ELEMENTWISE
 from edgekit.models.onnx.operators.indexing import INDEXING
+from edgekit.models.onnx.operators.integer import INTEGER, MICROSOFT_INTEGER
 from edgekit.models.onnx.operators.layout import LAYOUT
 from edgekit.models.onnx.operators.linear import LINEAR
-from edgekit.models.onnx.operators.microsoft import MICROSOFT
+from edgekit.models.onnx.operators.microsoft import MICROSOFT, SIMPLIFIED
 from edgekit.models.onnx.operators.normalization import NORMALIZATION
 from edgekit.models.onnx.operators.pooling import POOLING
+from edgekit.models.onnx.operators.qlinear import QLINEAR
 from edgekit.models.onnx.operators.quantization import QUANTIZATION
-from edgekit.models.onnx.operators.recurrent import RECURRENT
+from edgekit.models.onnx.operators.recurrent import MICROSOFT_RECURRENT, RECURRENT
 from edgekit.models.onnx.operators.reduction import REDUCTION
 from edgekit.models.onnx.operators.refused import REFUSED
 from edgekit.models.onnx.operators.resize import RESIZE
@@ -31,6 +35,7 @@ FAMILIES: Mapping[str, tuple[Converters, ...]] = {
         CONVOLUTION,
         ELEMENTWISE,
         INDEXING,
+        INTEGER,
         LAYOUT,
         LINEAR,
         NORMALIZATION,
@@ -40,10 +45,18 @@ FAMILIES: Mapping[str, tuple[Converters, ...]] = {
         RESIZE,
         SEQUENCE,
         SIGNAL,
+        SIMPLIFIED,
         VISION,
         REDUCTION,
     ),
-    "com.microsoft": (MICROSOFT,),
+    "com.microsoft": (
+        ATTENTION,
+        BLOCKWISE,
+        MICROSOFT,
+        MICROSOFT_INTEGER,
+        MICROSOFT_RECURRENT,
+        QLINEAR,
+    ),
     "edgekit": (EDGEKIT,),
 }
 

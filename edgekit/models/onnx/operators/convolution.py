@@ -156,13 +156,6 @@ def _transposed_extents(
     return list(pads[:rank]), output
 
 
-def _conv_integer(node: Node) -> Outputs:
-    """Compute in int32, after subtracting the zero points."""
-    value = without_zero_point(node, 0, 2, None)
-    weight = without_zero_point(node, 1, 3, 0)
-    return convolve(node, value, weight)
-
-
 def without_zero_point(node: Node, position: int, zero: int, axis: int | None) -> Expr:
     """Return a quantised input as int32, less its zero point (along `axis`, if it has one)."""
     value = node.emit(op.astype(node.expr(position), "int32"))
@@ -180,6 +173,5 @@ def without_zero_point(node: Node, position: int, zero: int, axis: int | None) -
 
 CONVOLUTION: Converters = {
     "Conv": _conv,
-    "ConvInteger": _conv_integer,
     "ConvTranspose": _conv_transpose,
 }

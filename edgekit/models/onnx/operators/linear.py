@@ -7,7 +7,6 @@ from tvm import relax
 
 from edgekit.models.onnx.node import Node, Outputs
 from edgekit.models.onnx.operators.common import Converters, cast, like, take_at, wide
-from edgekit.models.onnx.operators.convolution import without_zero_point
 from edgekit.models.onnx.values import Expr, as_expr, dtype_of, is_float, is_known, shape_of
 
 op = relax.op
@@ -48,12 +47,6 @@ def _gemm(node: Node) -> Outputs:
     elif beta != 1:
         bias = op.multiply(bias, like(beta, bias))
     return op.add(result, as_expr(bias) if is_known(bias) else bias)
-
-
-def _matmul_integer(node: Node) -> Outputs:
-    left = without_zero_point(node, 0, 2, -2)
-    right = without_zero_point(node, 1, 3, -1)
-    return op.matmul(left, right, out_dtype="int32")
 
 
 def _einsum(node: Node) -> Outputs:
@@ -156,5 +149,4 @@ LINEAR: Converters = {
     "Einsum": _einsum,
     "Gemm": _gemm,
     "MatMul": _matmul,
-    "MatMulInteger": _matmul_integer,
 }

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tvm import relax
 
-from edgekit.models.onnx.node import Node, Outputs
+from edgekit.models.onnx.node import Converter, Node, Outputs, RefusedError
+from edgekit.models.onnx.operators.activation import ACTIVATION
 from edgekit.models.onnx.operators.common import Converters, like
+from edgekit.models.onnx.operators.convolution import CONVOLUTION
+from edgekit.models.onnx.operators.elementwise import ELEMENTWISE
+from edgekit.models.onnx.operators.linear import LINEAR
 from edgekit.models.onnx.values import Expr, as_expr, is_known, shape_of
 
 op = relax.op
@@ -39,6 +45,47 @@ def _skip_layer_normalization(node: Node) -> Outputs:
     return [normal, None, None, total]
 
 
+def _skip_simplified_layer_normalization(node: Node) -> Outputs:
+    total = op.add(node.expr(0), node.expr(1))
+    if node.has(3):
+        total = op.add(total, node.expr(3))
+    total = node.emit(total)
+    return [_root_mean_square(node, total, 2), None, None, total]
+
+
+def _root_mean_square(node: Node, value: Expr, scale: int) -> Expr:
+    """Normalise over the last axis, without a mean."""
+    epsilon = like(node.get("epsilon", 1e-5), value)
+    squares = op.mean(op.multiply(value, value), [-1], keepdims=True)
+    root = node.emit(op.sqrt(op.add(squares, epsilon)))
+    return node.emit(op.multiply(op.divide(value, root), node.expr(scale)))
+
+
+def _fused(operator: str, convert: Converter) -> Converter:
+    """Return the converter of an operator with an activation, and perhaps a sum before it."""
+
+    def converted(node: Node) -> Outputs:
+        result = node.emit(as_expr(convert(replace(node, operator=operator, opset=17))))
+        if operator == "Conv" and node.has(3):
+            result = node.emit(op.add(result, node.expr(3)))
+        name = node.get("activation", "")
+        if not name:
+            return result
+        numbers = tuple(node.get("activation_params", ()))
+        given = dict(zip(("alpha", "beta"), numbers, strict=False))
+        for key in ("alpha", "beta"):
+            if f"activation_{key}" in node.attributes:
+                given[key] = node.get(f"activation_{key}")
+        if name == "Clip":
+            return op.clip(result, *numbers)
+        if name not in ("HardSigmoid", "LeakyRelu", "Relu", "Sigmoid", "Tanh"):
+            raise RefusedError(f"there is no activation {name!r}")
+        activate = {**ACTIVATION, **ELEMENTWISE}[name]
+        return activate(replace(node, operator=name, inputs=(result,), attributes=given))
+
+    return converted
+
+
 def _fused_matmul(node: Node) -> Outputs:
     left, right = (
         _turned(node, position, bool(node.get(name, 0)))
@@ -64,8 +111,15 @@ def _turned(node: Node, position: int, transpose: bool) -> Expr:
 MICROSOFT: Converters = {
     "BiasGelu": _bias_gelu,
     "FastGelu": _fast_gelu,
+    "FusedConv": _fused("Conv", CONVOLUTION["Conv"]),
+    "FusedGemm": _fused("Gemm", LINEAR["Gemm"]),
     "FusedMatMul": _fused_matmul,
     "Gelu": lambda node: op.nn.gelu(node.expr(0)),
     "QuickGelu": _quick_gelu,
     "SkipLayerNormalization": _skip_layer_normalization,
+    "SkipSimplifiedLayerNormalization": _skip_simplified_layer_normalization,
 }
+SIMPLIFIED: Converters = {
+    "SimplifiedLayerNormalization": lambda node: _root_mean_square(node, node.expr(0), 1)
+}
+"""onnxruntime's optimiser leaves this one in ONNX's own domain."""

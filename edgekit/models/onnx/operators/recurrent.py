@@ -6,8 +6,9 @@ part.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from tvm import relax
@@ -15,11 +16,14 @@ from tvm import relax
 from edgekit.base.wording import counted
 from edgekit.models.onnx.node import Node, Outputs, RefusedError
 from edgekit.models.onnx.operators.common import Converters, cast, like, take_at
+from edgekit.models.onnx.operators.integer import Weight, dynamic_product, weight_of
 from edgekit.models.onnx.operators.layout import split
 from edgekit.models.onnx.values import Expr, as_expr, constant, is_known, shape_of
 
 op = relax.op
 Function = Callable[[Expr], Expr]
+Matrix: TypeAlias = Expr | Weight
+"""A matrix of floats, or a quantised one, by which numbers are multiplied in integers."""
 LONGEST_SEQUENCE = 2_000
 """The most steps to unroll; more would take minutes to compile."""
 
@@ -29,8 +33,8 @@ class Direction:
     """The weights and functions of one direction of a layer."""
 
     node: Node
-    weight: Expr
-    recurrence: Expr
+    weight: Matrix
+    recurrence: Matrix
     input_bias: Expr | None
     state_bias: Expr | None
     peephole: Expr | None
@@ -44,9 +48,14 @@ class Direction:
     def activate(self, number: int, value: Expr) -> Expr:
         return self.node.emit(self.functions[number](self.clipped(value)))
 
-    def recur(self, state: Expr, weight: Expr, bias: Expr | None) -> Expr:
-        product = op.matmul(state, weight)
-        return self.node.emit(product if bias is None else op.add(product, bias))
+    def recur(self, state: Expr, weight: Matrix, bias: Expr | None) -> Expr:
+        product = self.multiply(state, weight)
+        return product if bias is None else self.node.emit(op.add(product, bias))
+
+    def multiply(self, value: Expr, weight: Matrix) -> Expr:
+        if isinstance(weight, Weight):
+            return dynamic_product(self.node, value, weight)
+        return self.node.emit(op.matmul(value, weight))
 
 
 State = list[Expr]
@@ -112,11 +121,14 @@ class Kind:
     step: Step
 
 
-KINDS = {
+KINDS: Mapping[str, Kind] = {
     "RNN": Kind(1, 1, ("Tanh",), _rnn_step),
     "GRU": Kind(3, 1, ("Sigmoid", "Tanh"), _gru_step),
     "LSTM": Kind(4, 2, ("Sigmoid", "Tanh", "Tanh"), _lstm_step),
+    "DynamicQuantizeLSTM": Kind(4, 2, ("Sigmoid", "Tanh", "Tanh"), _lstm_step),
 }
+_WEIGHTS = {"DynamicQuantizeLSTM": ((8, 9), (10, 11))}
+"""The inputs with the scales and zero points of quantised weights and recurrences."""
 
 
 def _recurrent(node: Node) -> Outputs:
@@ -128,7 +140,7 @@ def _recurrent(node: Node) -> Outputs:
     if length > LONGEST_SEQUENCE:
         raise RefusedError(f"it runs over {counted(length, 'step')}, more than {LONGEST_SEQUENCE}")
     node.repaired(f"{node.operator} was written out step by step")
-    hidden = node.shape(2)[2]
+    hidden = node.shape(2)[1 if node.operator in _WEIGHTS else 2]
     directions = node.shape(1)[0]
     lengths = _lengths(node, length)
     histories, finals = [], []
@@ -164,9 +176,7 @@ def _run(
     node = layer.node
     length, batch, size = shape_of(value)
     flat = node.emit(op.reshape(value, (length * batch, size)))
-    given = op.matmul(flat, layer.weight)
-    if layer.input_bias is not None:
-        given = op.add(given, layer.input_bias)
+    given = layer.recur(flat, layer.weight, layer.input_bias)
     given = node.emit(op.reshape(given, (length, batch, kind.gates * layer.hidden)))
     history: list[Expr] = []
     for step in reversed(range(length)) if backwards else range(length):
@@ -204,14 +214,22 @@ def _direction(node: Node, kind: Kind, number: int, hidden: int) -> Direction:
         input_bias, state_bias = split(node, bias, 1, (kind.gates * hidden,) * 2)
     return Direction(
         node,
-        _of_direction(node, 1, number, transpose=True),
-        _of_direction(node, 2, number, transpose=True),
+        _matrix(node, 1, number),
+        _matrix(node, 2, number),
         input_bias,
         state_bias,
         _of_direction(node, 7, number, transpose=False) if node.has(7) else None,
         tuple(_function(node, name, number * count + i) for i, name in enumerate(own)),
         hidden,
     )
+
+
+def _matrix(node: Node, position: int, number: int) -> Matrix:
+    """Return one direction's weights, (inputs, gates)."""
+    if node.operator not in _WEIGHTS:
+        return _of_direction(node, position, number, transpose=True)
+    scale, zero = (node.known(place)[number] for place in _WEIGHTS[node.operator][position - 1])
+    return weight_of(node.known(position)[number], zero, scale)
 
 
 def _of_direction(node: Node, position: int, number: int, *, transpose: bool) -> Expr:
@@ -264,4 +282,5 @@ def _function(node: Node, name: str, place: int) -> Function:
 
 _ALPHAS = {"HardSigmoid": 0.2, "LeakyRelu": 0.01}
 
-RECURRENT: Converters = dict.fromkeys(KINDS, _recurrent)
+RECURRENT: Converters = dict.fromkeys(("RNN", "GRU", "LSTM"), _recurrent)
+MICROSOFT_RECURRENT: Converters = {"DynamicQuantizeLSTM": _recurrent}
