@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from edgekit.advice.words import Considered, Known, Option
-from edgekit.base.wording import measured, number
+from edgekit.base.measurer import Measurer
+from edgekit.base.wording import number
 
 if TYPE_CHECKING:
     from edgekit.models.model import ModelSource
@@ -22,8 +23,8 @@ _MOST_RUNS = 1000
 
 def with_known(source: ModelSource, seen: Considered, store: str | None) -> tuple[Option, ...]:
     """Return the options with their best runs; new measurements take precedence."""
-    measured = next((option.known for option in seen.options if option.known), None)
-    found = _known(source, seen.board.name, store, measured)
+    new = next((option.known for option in seen.options if option.known), None)
+    found = _known(source, seen.board.name, store, new)
     options = [replace(o, known=o.known or found.get(_key(o))) for o in seen.options]
     return tuple(_compared(options))
 
@@ -35,26 +36,31 @@ def _key(option: Option) -> str:
 def _known(
     source: ModelSource, board: str, store: str | None, like: Known | None
 ) -> Mapping[str, Known]:
-    """Return the best run by option, all of one device and unit, so that they can be compared.
+    """Return the best run by option, all of one device, unit and measurer.
 
-    That device is the one of `like`, else the one with the most measured options.
+    Those are the ones of `like`, else hardware with the most measured options, else any.
     """
     from edgekit.verbs.recording import is_off
 
     if is_off(store):
         return {}
-    places: dict[tuple[str, str], dict[str, BenchRun]] = {}
+    wanted = None if like is None else (like.device, like.unit, like.measured_by)
+    places: dict[tuple[str, str, Measurer | None], dict[str, BenchRun]] = {}
     for key, run in _runs(source, board, store):
-        if like is not None and (run.device, run.unit) != (like.device, like.unit):
+        place = (run.device, run.unit, run.measured_by)
+        if wanted is not None and place != wanted:
             continue
-        found = places.setdefault((run.device, run.unit), {})
+        found = places.setdefault(place, {})
         best = found.get(key)
         if best is None or run.median < best.median:
             found[key] = run
-    most = max(places.values(), key=len, default={})  # the latest if there are several
+    if not places:
+        return {}
+    # Of several with as many, the latest.
+    most = max(places, key=lambda place: (place[-1] == "hardware", len(places[place])))
     return {
-        key: Known(run.median, run.unit, run.device, run.measured_at, run.id)
-        for key, run in most.items()
+        key: Known(run.median, run.unit, run.measured_by, run.device, run.measured_at, run.id)
+        for key, run in places[most].items()
     }
 
 
@@ -78,18 +84,21 @@ def _option_of(run: BenchRun) -> str:
 
 
 def _compared(options: list[Option]) -> list[Option]:
-    """Add the comparison with edgekit's plain kernels to each measured option."""
-    plain = next((o for o in options if o.kind == "kernels" and o.known is not None), None)
+    """Add the comparison with edgekit's plain kernels to each option measured by hardware, and
+    what else is known to the others."""
+    plain = next((o for o in options if o.kind == "kernels" and _ranks(o)), None)
     compared = []
     for option in options:
         if option.known is None or not option.supported:
             compared.append(option)
             continue
-        words = f"{figure(option.known)} on {option.known.device}"
-        if plain is not None and plain.known is not None and option is not plain:
+        words = f"{option.known.in_words} on {option.known.device}"
+        if not option.known.ranks:
+            words = f"not measured on hardware; {words}, which says nothing about the board's time"
+        elif plain is not None and plain.known is not None and option is not plain:
             ratio = plain.known.median / option.known.median if option.known.median else 1.0
             verdict = "yes" if ratio > 1 else "no"
-            own = figure(plain.known)
+            own = plain.known.in_words
             words = (
                 f"{verdict}: {number(ratio)} times as fast as {plain.name}, {words} against {own}"
             )
@@ -97,5 +106,5 @@ def _compared(options: list[Option]) -> list[Option]:
     return compared
 
 
-def figure(known: Known) -> str:
-    return measured(known.median, known.unit)
+def _ranks(option: Option) -> bool:
+    return option.known is not None and option.known.ranks

@@ -64,7 +64,7 @@ def _tried(trials: Trials, seen: Considered, option: Option, place: Path) -> Opt
     counted = report.counted
     median = report.median if counted is None else float(counted.median)
     unit = "seconds" if counted is None else counted.unit
-    known = Known(median, unit, trials.device.name, "now", report.kept_as or "")
+    known = Known(median, unit, report.measured_by, trials.device.name, "now", report.kept_as or "")
     return replace(option, known=known)
 
 

@@ -24,12 +24,12 @@ def advice_of(seen: Considered, fit: Fit) -> Advice:
 
 
 def _place(option: Option, fits: bool) -> tuple[int, float]:
-    """Return the sort key: measured options by speed, then the most promising."""
+    """Return the sort key: options measured on hardware by speed, then the most promising."""
     if not option.supported:
         return (9, 0.0)
     if not fits:
         return (0 if option.kind == "int8" else 5, 0.0)
-    if option.known is not None:
+    if option.known is not None and option.known.ranks:
         return (1, option.known.median)
     if option.kind == "library":
         coverage = option.coverage or 0.0
@@ -50,7 +50,7 @@ def _verdict(options: tuple[Option, ...]) -> str:
     if not supported:
         return "edgekit can't run it on this board"
     first = supported[0]
-    measured = [option for option in supported if option.known is not None]
+    measured = [o for o in supported if o.known is not None and o.known.ranks]
     if len(measured) > 1:
         slower = measured[1]
         assert first.known is not None and slower.known is not None
@@ -58,12 +58,15 @@ def _verdict(options: tuple[Option, ...]) -> str:
         caution = _ACCURACY if first.kind == "int8" else ""
         return f"{first.name}: measured {number(ratio)} times as fast as {slower.name}{caution}"
     if measured and first.known is not None:
-        untried = [o.name for o in supported if o.known is None and o.kind != "int8"]
+        untried = [o.name for o in supported if o not in measured and o.kind != "int8"]
         more = f"; not measured yet: {', '.join(untried)}" if untried else ""
         return f"{first.name} is what was measured{more}"
+    is_known = any(option.known is not None for option in supported)
+    where = " on the board itself" if is_known else ""
+    decides = f"{option('measure')}{where} decides"
     if first.kind == "library":
         share = (
             "" if first.coverage is None else f", it takes {percent(first.coverage)} of the work"
         )
-        return f"try {first.name} first{share}; {option('measure')} decides"
-    return f"try {first.name} first; {option('measure')} decides"
+        return f"try {first.name} first{share}; {decides}"
+    return f"try {first.name} first; {decides}"

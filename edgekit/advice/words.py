@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from edgekit.advice.summary import ModelSummary
+from edgekit.base.measurer import Measurer, figure
 from edgekit.base.report import Report
 from edgekit.models.model import Model, ModelSource
 from edgekit.profiles.board import Board
@@ -19,9 +20,20 @@ class Known:
 
     median: float
     unit: str
+    measured_by: Measurer | None
+    """None if the run's record does not say."""
     device: str
     measured_at: str
     run: str
+
+    @property
+    def ranks(self) -> bool:
+        """Whether it says how fast the board is: only what hardware measured does."""
+        return self.measured_by == "hardware"
+
+    @property
+    def in_words(self) -> str:
+        return figure(self.median, self.unit, self.measured_by)
 
 
 @dataclass(frozen=True)

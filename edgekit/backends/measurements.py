@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 
 from edgekit.backends.cost import Verdict
 from edgekit.base.events import SILENT, Events
+from edgekit.base.measurer import beside
 from edgekit.base.wording import microseconds
 from edgekit.store.address import findings_folder, is_off
 from edgekit.store.lookup import region_costs
@@ -27,14 +28,13 @@ class Measured(RegionCost):
     @property
     def verdict(self) -> Verdict:
         saved = self.tvm_us - self.library_us
+        where = f"measured on {beside(self.device, self.measured_by)}"
         if not self.agrees:
-            return Verdict(
-                False, f"measured on {self.device}: its numbers differ from TVM's", saved
-            )
+            return Verdict(False, f"{where}: its numbers differ from TVM's", saved)
         library, tvm = microseconds(self.library_us), microseconds(self.tvm_us)
         times = f"{library}, in TVM {tvm}"
         pays = self.library_us < _WORTH_IT * self.tvm_us
-        return Verdict(pays, f"measured on {self.device}: {times}", saved)
+        return Verdict(pays, f"{where}: {times}", saved)
 
 
 def read_measurements(

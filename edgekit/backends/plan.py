@@ -10,7 +10,7 @@ from edgekit.backends.base import Backend, Options, OptionValue
 from edgekit.backends.cost import Rates
 from edgekit.backends.measurements import Measured, measured_backends, read_measurements
 from edgekit.backends.registry import backend_names, kernel_backend_names, load_backend
-from edgekit.base.errors import ProfileError, UsageError
+from edgekit.base.errors import OffloadRefusedError, ProfileError
 from edgekit.base.options import option
 from edgekit.base.own_backends import own_backends
 from edgekit.base.wording import did_you_mean
@@ -49,8 +49,9 @@ def plan_offload(
     board's profile; rates and options are merged name by name.
 
     With `AUTO`, if neither file names a backend, only regions measured as faster are offloaded.
-    Measurements of the `store` on twins count only for a `twin`. UsageError for a backend that the
-    board cannot run."""
+    Measurements of the `store` on twins count only for a `twin`, and then those on the board do
+    not: the two are never weighed against each other. UsageError for a backend that the board
+    cannot run."""
     settings = (board.offload.settings, project.settings)
     rates = Rates(**{key: value for file in settings for key, value in file.rates.items()})
     names = asked if asked not in (None, AUTO) else project.backends
@@ -82,12 +83,8 @@ def _measured(
     if not names:
         return {}
     versions = {name: load_backend(name).version for name in names}
-    kinds = (board.name, twin_of(board)) if twin else (board.name,)
-    return {
-        region: record
-        for kind in kinds
-        for region, record in read_measurements(kind, versions, store).items()
-    }
+    on_twins = read_measurements(twin_of(board), versions, store) if twin else {}
+    return on_twins or read_measurements(board.name, versions, store)
 
 
 def _faster_somewhere(board: Board, twin: bool, store: str | None) -> tuple[str, ...]:
@@ -135,9 +132,9 @@ def _check_allowed(name: str, board: Board) -> None:
         raise _not_allowed(name, board, f", which runs on {' and '.join(architectures)}")
 
 
-def _not_allowed(name: str, board: Board, why: str) -> UsageError:
+def _not_allowed(name: str, board: Board, why: str) -> OffloadRefusedError:
     allowed = ", ".join(board.offload.allowed) or "none"
-    return UsageError(
+    return OffloadRefusedError(
         f"{board.name} can't offload to {name}{why}",
         hint=f"its profile allows {allowed}; without {option('offload')} TVM compiles everything",
     )

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from edgekit.backends.base import Decision, Region, Tensor
+from edgekit.base.measurer import Measurer
 from edgekit.base.report import Report
 from edgekit.base.wording import amount, counted, percent
 from edgekit.bundle.manifest import Region as ManifestRegion
@@ -18,6 +19,7 @@ class Timing:
     library_us: float
     tvm_us: float
     device: str
+    measured_by: Measurer | None
 
 
 @dataclass(frozen=True)
@@ -51,9 +53,11 @@ class Coverage:
     """The number of tensors that enter or leave a region."""
     crossing_bytes: int
     library_us: float | None
-    """The libraries' time for all regions; None unless each was measured."""
+    """The libraries' time for all regions; None unless one measurer measured each."""
     tvm_us: float | None
     """TVM's time for the same regions."""
+    measured_by: Measurer | None
+    """What measured both times; None if nothing did, or if that is unknown."""
 
     @property
     def operators_share(self) -> float:
@@ -110,6 +114,7 @@ def summarise_regions(
 
 def coverage_of(decisions: Sequence[Decision], regions: Sequence[RegionSummary]) -> Coverage:
     offloaded = [decision for decision in decisions if decision.backend is not None]
+    library_us, tvm_us, measured_by = _totals(regions)
     return Coverage(
         operators=len(decisions),
         operators_offloaded=len(offloaded),
@@ -118,14 +123,22 @@ def coverage_of(decisions: Sequence[Decision], regions: Sequence[RegionSummary])
         regions=len(regions),
         crossings=sum(r.calls * (len(r.inputs) + len(r.outputs)) for r in regions),
         crossing_bytes=sum(r.calls * r.boundary_bytes for r in regions),
-        library_us=_total([(r.calls, r.timing.library_us if r.timing else None) for r in regions]),
-        tvm_us=_total([(r.calls, r.timing.tvm_us if r.timing else None) for r in regions]),
+        library_us=library_us,
+        tvm_us=tvm_us,
+        measured_by=measured_by,
     )
 
 
-def _total(times: Sequence[tuple[int, float | None]]) -> float | None:
-    known = [calls * time for calls, time in times if time is not None]
-    return sum(known) if known and len(known) == len(times) else None
+def _totals(
+    regions: Sequence[RegionSummary],
+) -> tuple[float | None, float | None, Measurer | None]:
+    """Sum up the times, unless some region has none or another measurer."""
+    known = [(region.calls, region.timing) for region in regions if region.timing is not None]
+    measurers = {timing.measured_by for _, timing in known}
+    if len(known) < len(regions) or len(measurers) != 1:
+        return None, None, None
+    library = sum(calls * timing.library_us for calls, timing in known)
+    return library, sum(calls * timing.tvm_us for calls, timing in known), measurers.pop()
 
 
 def offload_in_words(regions: Sequence[ManifestRegion]) -> str:

@@ -55,6 +55,10 @@ class UsageError(EdgekitError):
     exit_code = 2
 
 
+class OffloadRefusedError(UsageError):
+    """The board can't use a library that the options name."""
+
+
 class BadInputError(EdgekitError):
     """Something that the user provided is broken: a file, a profile, a value."""
 
@@ -133,6 +137,12 @@ class RegressionError(EdgekitError):
     """A benchmark is slower than the one it was compared with, by more than allowed."""
 
     exit_code = 12
+
+
+class NotComparableError(EdgekitError):
+    """Two measurements can't be compared, so neither a regression nor its absence is shown."""
+
+    exit_code = 15
 
 
 class ResourceError(EdgekitError):

@@ -73,7 +73,7 @@ def decide(request: BuildRequest, events: Events) -> Partition:
 
 def _timings(plan: OffloadPlan) -> dict[str, Timing]:
     return {
-        symbol: Timing(record.library_us, record.tvm_us, record.device)
+        symbol: Timing(record.library_us, record.tvm_us, record.device, record.measured_by)
         for symbol, record in plan.measured.items()
     }
 

@@ -57,10 +57,13 @@ def measured_choices(
     target: Target, url: str | None = None, events: Events = SILENT, *, twin: bool = False
 ) -> Choices:
     """Return the choices that replace the rules' own. For a `twin`, those of twins count too."""
-    kernels = tuned_kernels(target, url, events)
-    if twin:
-        kernels |= tuned_kernels(target, url, events, twin=True)
-    return choices_of(kernels)
+    choices = choices_of(tuned_kernels(target, url, events))
+    if not twin:
+        return choices
+    # A gain on a twin is not weighed against one on a board: where both are known, the twin's.
+    on_twins = tuned_kernels(target, url, events, twin=True)
+    others = {key: one for key, one in choices.of_kernel.items() if key not in on_twins}
+    return Choices({**others, **choices_of(on_twins).of_kernel})
 
 
 def choices_of(kernels: dict[str, TunedKernel]) -> Choices:

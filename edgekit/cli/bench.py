@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edgekit.base.errors import UsageError
+from edgekit.base.measurer import beside, figure, measurer_in_words
 from edgekit.base.wording import (
     celsius,
     clock_rate,
     counted,
     duration,
     energy,
+    measured,
     number,
     percent,
     size,
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from edgekit.api.inputs import InputKeywords
     from edgekit.api.keywords import BenchKeywords
     from edgekit.api.workspace import Workspace
+    from edgekit.base.measurer import Measurer
     from edgekit.bundle.folder import Bundle
     from edgekit.devices.sensors.state import BoardState
     from edgekit.verbs.bench_report import BenchReport, BenchSummary, CountedSummary, Profile
@@ -171,16 +174,14 @@ def command(
     def render() -> None:
         render_bench(console, report)
         if report.profile is not None:
-            _render_profile(console, report.profile)
+            _render_profile(console, report.profile, report.measured_by)
 
     console.report(report, render)
 
 
 def _cells(report: BenchReport) -> list[object]:
     return [
-        duration(report.median),
-        duration(report.p90),
-        duration(report.minimum),
+        *_times(report),
         report.runs,
         report.threads,
         None if report.load is None else duration(report.load),
@@ -188,10 +189,22 @@ def _cells(report: BenchReport) -> list[object]:
     ]
 
 
+def _times(report: BenchReport) -> list[str]:
+    """Return the median with its measurer, p90 and the fastest: counts where those are compared."""
+    counted = report.counted
+    if counted is not None and counted.clock is None:
+        values = (counted.median, counted.maximum, counted.minimum)
+        return [measured(value, counted.unit) for value in values]
+    return [_median(report), duration(report.p90), duration(report.minimum)]
+
+
+def _median(report: BenchSummary) -> str:
+    return figure(report.median, "seconds", report.measured_by)
+
+
 def render_bench(console: Console, report: BenchSummary) -> None:
     """Print the table; `deploy` prints it too."""
     rows = [
-        ("median", report.median),
         ("p90", report.p90),
         ("p99", report.p99),
         ("fastest", report.minimum),
@@ -203,6 +216,8 @@ def render_bench(console: Console, report: BenchSummary) -> None:
         return
     console.fields(
         [
+            ("measured by", measurer_in_words(report.measured_by)),
+            ("median", _median(report)),
             *((name, duration(value)) for name, value in rows),
             ("throughput", f"{number(report.throughput)} inferences/s"),
             ("runs", f"{report.runs} after {report.warmup} to warm up"),
@@ -256,10 +271,13 @@ def _state(state: BoardState) -> list[tuple[str, object]]:
 def _render_counted(console: Console, report: BenchSummary, counted: CountedSummary) -> None:
     """Print a microcontroller's benchmark, counted by the core's own counter."""
     spread = "" if counted.minimum == counted.maximum else f", from {counted.minimum:,}"
-    fields: list[tuple[str, object]] = [(counted.unit, f"{counted.median:,}{spread}")]
+    fields: list[tuple[str, object]] = [
+        ("measured by", measurer_in_words(report.measured_by)),
+        (counted.unit, f"{counted.median:,}{spread}"),
+    ]
     if counted.clock is not None:
         fields += [
-            ("median", f"{duration(report.median)} at {clock_rate(counted.clock)}"),
+            ("median", f"{_median(report)} at {clock_rate(counted.clock)}"),
             ("throughput", f"{number(report.throughput)} inferences/s"),
         ]
     fields += [
@@ -278,10 +296,10 @@ def _render_counted(console: Console, report: BenchSummary, counted: CountedSumm
         console.print(f"note: {note}")
 
 
-def _render_profile(console: Console, profile: Profile) -> None:
+def _render_profile(console: Console, profile: Profile, measured_by: Measurer) -> None:
     console.print()
     console.print(
-        f"{duration(profile.seconds)} in kernels, "
+        f"{beside(duration(profile.seconds), measured_by)} in kernels, "
         f"medians of {counted(profile.inferences, 'profiled inference')}:"
     )
     shown, rest = profile.kernels[:_SHOWN_KERNELS], profile.kernels[_SHOWN_KERNELS:]

@@ -68,7 +68,7 @@ def _words(text: str) -> list[str]:
 
 
 def _render(console: Console, matrix: Matrix) -> None:
-    from edgekit.verbs.matrix_report import HEADS, row_of
+    from edgekit.verbs.matrix_report import HEADS, caution, row_of
 
     console.heading(matrix.model)
     console.table(
@@ -76,5 +76,7 @@ def _render(console: Console, matrix: Matrix) -> None:
         [[text or None for text in row_of(cell)] for cell in matrix.cells],
         right=("median", "p90", "fastest", "memory", "energy", "max error"),
     )
+    if text := caution(matrix):
+        console.print(text)
     for path in matrix.files:
         console.print(f"wrote {path}")

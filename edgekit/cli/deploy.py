@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from edgekit.base.errors import UsageError
+from edgekit.base.measurer import figure
 from edgekit.base.wording import counted, duration, measured, size
 from edgekit.bundle.manifest_oracle import NOTHING_PROVEN
 from edgekit.cli.bench import render_bench
@@ -185,7 +186,7 @@ def _speed(bench: BenchSummary) -> tuple[str, str]:
     counted = bench.counted
     if counted is not None and counted.clock is None:
         return counted.unit, measured(counted.median, counted.unit)
-    return "median latency", duration(bench.median)
+    return "median latency", figure(bench.median, "seconds", bench.measured_by)
 
 
 def _bundle(build: BuildResult) -> tuple[str, str]:

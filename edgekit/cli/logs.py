@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from edgekit.base.measurer import Measurer, beside
 from edgekit.base.wording import duration
 from edgekit.cli.console import Console
 from edgekit.cli.device_options import remote_device_options
@@ -21,6 +22,7 @@ _MOST_LINES = 10_000
 @dataclass(frozen=True)
 class LogReport:
     device: str
+    measured_by: Measurer
     entries: tuple[LogEntry, ...]
 
 
@@ -52,27 +54,27 @@ def command(
     """Show what happened on a device: deployments, rollbacks, runs and how they ended."""
     device = console.workspace.reached(**where).log_keeper()
     if follow:
-        device.read_log(lines, follow=lambda entry: _show(console, entry))
+        device.read_log(lines, follow=lambda entry: _show(console, entry, device.measured_by))
         return
-    report = LogReport(device.name, device.read_log(lines))
+    report = LogReport(device.name, device.measured_by, device.read_log(lines))
     console.report(report, lambda: _render(console, report))
 
 
-def _show(console: Console, entry: LogEntry) -> None:
+def _show(console: Console, entry: LogEntry, measured_by: Measurer) -> None:
     if console.as_json:
         console.json_line(entry)
     else:
-        _render_entry(console, entry)
+        _render_entry(console, entry, measured_by)
 
 
 def _render(console: Console, report: LogReport) -> None:
     if not report.entries:
         console.print(f"the log of {report.device} is empty")
     for entry in report.entries:
-        _render_entry(console, entry)
+        _render_entry(console, entry, report.measured_by)
 
 
-def _render_entry(console: Console, entry: LogEntry) -> None:
+def _render_entry(console: Console, entry: LogEntry, measured_by: Measurer) -> None:
     from edgekit.devices.linux.version_records import SHOWN_DIGEST
 
     words = [
@@ -80,7 +82,7 @@ def _render_entry(console: Console, entry: LogEntry) -> None:
         f"{entry.event}: FAILED" if entry.failed else entry.event,
         entry.model,
         entry.digest and entry.digest[:SHOWN_DIGEST],
-        None if entry.seconds is None else duration(entry.seconds),
+        None if entry.seconds is None else beside(duration(entry.seconds), measured_by),
         entry.message,
         entry.by and f"({entry.by})",
     ]

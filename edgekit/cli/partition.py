@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from edgekit.base.errors import UsageError
-from edgekit.base.wording import amount, counted, microseconds, percent, size
+from edgekit.base.measurer import beside, measurer_in_words
+from edgekit.base.wording import amount, counted, duration, percent, size
 from edgekit.cli.console import Console
 from edgekit.cli.device_options import device_options_with_timeout
 from edgekit.cli.options import (
@@ -21,7 +22,7 @@ from edgekit.cli.options import (
 if TYPE_CHECKING:
     from edgekit.api.choice import DeviceKeywords
     from edgekit.api.keywords import BuildKeywords
-    from edgekit.backends.report import Coverage, PartitionReport, RegionSummary
+    from edgekit.backends.report import Coverage, PartitionReport, RegionSummary, Timing
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -118,8 +119,8 @@ def _row(region: RegionSummary) -> tuple[object, ...]:
         len(region.inputs),
         len(region.outputs),
         size(region.boundary_bytes),
-        microseconds(times.library_us if times else None),
-        microseconds(times.tvm_us if times else None),
+        _time(times, times.library_us) if times else None,
+        _time(times, times.tvm_us) if times else None,
     )
 
 
@@ -145,6 +146,13 @@ def _facts(coverage: Coverage, backends: tuple[str, ...]) -> list[tuple[str, obj
         ),
     ]
     if coverage.library_us is not None:
-        library, tvm = microseconds(coverage.library_us), microseconds(coverage.tvm_us)
-        facts.append(("measured", f"the regions take {library}; compiled by TVM {tvm}"))
+        library, tvm = _time(coverage, coverage.library_us), _time(coverage, coverage.tvm_us)
+        times = f"the regions take {library}; compiled by TVM {tvm}"
+        facts += [("measured", times), ("by", measurer_in_words(coverage.measured_by))]
     return facts
+
+
+def _time(of: Timing | Coverage, microseconds: float | None) -> str | None:
+    if microseconds is None:
+        return None
+    return beside(duration(microseconds / 1e6), of.measured_by)

@@ -123,13 +123,11 @@ def _render_advice(console: Console, advice: Advice, *, alone: bool) -> None:
 
 
 def _row(option: Option) -> list[object]:
-    from edgekit.advice.known import figure
-
     return [
         option.name,
         "yes" if option.supported else "no",
         None if option.coverage is None else percent(option.coverage),
-        None if option.known is None else figure(option.known),
+        None if option.known is None else option.known.in_words,
         None if option.known is None else option.known.device,
     ]
 

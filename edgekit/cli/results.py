@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from edgekit.base.measurer import figure, measurer_in_words
 from edgekit.base.wording import celsius, counted, energy, measured, size
 from edgekit.cli.console import Console
 from edgekit.cli.options import Group, json_option, pass_console
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 _SHORT = 12
 _METASCHEDULE = "metaschedule"
-_PERCENT = re.compile(r"\s*(\d{1,4}(?:\.\d{1,3})?)\s*%\s*")
+_PERCENT = re.compile(r"\s*(\d{1,4}(?:\.\d{1,3})?)\s*%?\s*")
 
 
 class _Share(click.ParamType[float]):
@@ -32,7 +33,7 @@ class _Share(click.ParamType[float]):
     ) -> float:
         match = _PERCENT.fullmatch(str(value))
         if match is None:
-            self.fail(f"{value!r} is no percentage such as 5%", param, ctx)
+            self.fail(f"{value!r} is no percentage such as 5 or 5%", param, ctx)
         return float(match[1]) / 100
 
 
@@ -95,7 +96,7 @@ def show_command(console: Console, run: str, url: str | None) -> None:
     "--fail-above",
     type=_Share(),
     metavar="PERCENT",
-    help="Fail if AFTER is slower by more than this, such as 5%, beyond noise.",
+    help="Fail if AFTER is slower by more than this, such as 5 or 5%, beyond noise.",
 )
 @store_option
 @json_option
@@ -188,7 +189,7 @@ def _render_list(console: Console, listing: Listing) -> None:
                 run.build.board,
                 run.device,
                 ", ".join(run.build.offload) or "none",
-                measured(run.median, run.unit),
+                figure(run.median, run.unit, run.measured_by),
                 measured(run.p90, run.unit),
                 run.conditions.threads,
                 run.purpose,
@@ -211,7 +212,8 @@ def _render_run(console: Console, run: BenchRun) -> None:
             ("bundle", run.build.digest[:_SHORT]),
             ("edgekit, TVM", f"{run.build.edgekit_version}, {run.build.tvm_version}"),
             ("compiler", run.build.compiler),
-            ("median", measured(run.median, run.unit)),
+            ("measured by", measurer_in_words(run.measured_by)),
+            ("median", figure(run.median, run.unit, run.measured_by)),
             ("p90", measured(run.p90, run.unit)),
             ("p99", measured(run.p99, run.unit)),
             ("fastest", measured(run.minimum, run.unit)),
@@ -239,7 +241,7 @@ def _render_comparison(console: Console, comparison: Comparison) -> None:
                 title,
                 run.id[:_SHORT],
                 run.measured_at[:16].replace("T", " "),
-                measured(run.median, run.unit),
+                figure(run.median, run.unit, run.measured_by),
                 measured(run.p90, run.unit),
                 ", ".join(run.build.offload) or "none",
                 run.conditions.threads,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edgekit.base.errors import UsageError
+from edgekit.base.measurer import beside, figure
 from edgekit.base.wording import duration
 from edgekit.cli.console import Console
 from edgekit.cli.device_options import remote_options_with_timeout
@@ -61,13 +62,17 @@ def _render(console: Console, report: RollbackReport) -> None:
 
     record = report.version.record
     console.heading(f"{record.model} on {report.device} is back at {record.digest[:SHOWN_DIGEST]}")
-    tried = "on zeros: " + duration(report.seconds) if report.seconds is not None else None
+    measured_by, median, tried = report.measured_by, None, None
+    if record.median is not None:
+        median = figure(record.median, "seconds", measured_by)
+    if report.seconds is not None:
+        tried = beside("on zeros: " + duration(report.seconds), measured_by)
     console.fields(
         [
             ("deployed", record.deployed),
             ("built with", f"edgekit {record.edgekit} for {record.board}"),
             ("verified then", record.verified),
-            ("median latency then", record.median and duration(record.median)),
+            ("median latency then", median),
             ("ran now", tried),
             ("current until now", report.before and report.before[:SHOWN_DIGEST]),
         ]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from edgekit.base.errors import UsageError
+from edgekit.base.measurer import beside
 from edgekit.base.wording import duration
 from edgekit.cli.console import Console
 from edgekit.cli.device_options import several_devices_options
@@ -84,14 +85,18 @@ def _cells(report: RunReport) -> list[object]:
         if len(report.samples) == 1 and highest
         else None
     )
-    return [len(seconds), duration(seconds[len(seconds) // 2]), first]
+    return [len(seconds), _shown(seconds[len(seconds) // 2], report), first]
+
+
+def _shown(seconds: float, report: RunReport) -> str:
+    return beside(duration(seconds), report.measured_by)
 
 
 def _render(console: Console, report: RunReport) -> None:
     if report.reference:
         console.print("no --input was given: this is the bundle's reference input")
     for sample in report.samples:
-        console.heading(f"{sample.name} on {report.device}, {duration(sample.seconds)}")
+        console.heading(f"{sample.name} on {report.device}, {_shown(sample.seconds, report)}")
         console.table(
             ["output", "type", "shape", "min", "max", "mean", "NaN or inf"],
             [_row(output) for output in sample.outputs],

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from edgekit.base.measurer import figure
 from edgekit.base.wording import duration, microseconds, multiple
 from edgekit.cli.console import Console
 from edgekit.cli.device_options import tuning_device_options
@@ -83,10 +84,13 @@ def _render(console: Console, report: TuneReport) -> None:
         ("ended by", report.ended),
     ]
     if report.best_us:
-        own, best = microseconds(report.own_us), microseconds(report.best_us)
+        own, best = (
+            figure(us / 1e6, "seconds", report.measured_by)
+            for us in (report.own_us, report.best_us)
+        )
         gain = report.own_us / report.best_us
         pairs.append(("all kernels", f"{own} by the rules, {best} now: {multiple(gain)}"))
-    used_on = f"a twin of {report.board}" if report.emulated else report.board
+    used_on = report.board if report.measured_by == "hardware" else f"a twin of {report.board}"
     pairs.append(("used by", f"every build for {used_on}, without an option"))
     console.fields(pairs)
     console.table(_COLUMNS, [_row(kernel) for kernel in report.kernels], right=_NUMBERS)

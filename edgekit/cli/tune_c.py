@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from edgekit.base.measurer import figure
 from edgekit.base.wording import amount, duration, multiple
 from edgekit.cli.console import Console
 
@@ -46,7 +47,7 @@ def _row(report: TunedInC, step: TunedStep) -> tuple[str, ...]:
 
 
 def _shown(report: TunedInC, microseconds: float) -> str:
-    """Format a time. On an emulated core a microsecond stands for a thousand instructions."""
+    """Format a time, or a count of instructions."""
     if report.unit == "instructions":
         return f"{amount(round(microseconds * 1e3))} instructions"
-    return duration(microseconds / 1e6)
+    return figure(microseconds / 1e6, "seconds", report.measured_by)

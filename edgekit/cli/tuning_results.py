@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from edgekit.base.wording import microseconds, multiple
+from edgekit.base.measurer import beside, measurer_in_words, search_figure
+from edgekit.base.wording import multiple
 from edgekit.cli.console import Console
 from edgekit.cli.options import Command, json_option, pass_console
 from edgekit.cli.store_option import store_option
 
 if TYPE_CHECKING:
     from edgekit.store.tuning_results import SessionListing, SessionReport
-    from edgekit.store.tuning_runs import KernelSearch, TuningProgress
+    from edgekit.store.tuning_runs import KernelSearch, TuningProgress, TuningSession
 
 _SHORT = 12
 _POINTS_SHOWN = 12
@@ -51,7 +52,7 @@ def _render_list(console: Console, listing: SessionListing) -> None:
         )
         return
     console.table(
-        ("session", "when", "model", "board", "devices", "state", "trials", "failed", "gain"),
+        ("session", "when", "model", "board", "devices", "state", "trials", "failed", "gain", "by"),
         [
             (
                 one.session.id[:_SHORT],
@@ -63,6 +64,7 @@ def _render_list(console: Console, listing: SessionListing) -> None:
                 "" if one.progress is None else one.progress.trials,
                 "" if one.progress is None else one.progress.failed,
                 _gain(one.progress),
+                one.session.measured_by or "unknown",
             )
             for one in listing.sessions
         ],
@@ -78,6 +80,7 @@ def _render_session(console: Console, report: SessionReport) -> None:
         [
             ("session", session.id),
             ("board", session.board),
+            ("measured by", measurer_in_words(session.measured_by)),
             ("begun", f"{session.started_at[:19].replace('T', ' ')}, from {session.host}"),
             (
                 "ended",
@@ -92,37 +95,37 @@ def _render_session(console: Console, report: SessionReport) -> None:
     if report.curve:
         console.table(
             ("at", "trials", "failed", "rules' own", "best so far", "gain"),
-            [_point(point) for point in _some(report.curve)],
+            [_point(point, session) for point in _some(report.curve)],
             right=("trials", "failed", "rules' own", "best so far", "gain"),
         )
     if report.kernels:
         console.table(
             ("kernel", "trials", "failed", "rule's own", "best", "gain", "by"),
-            [_kernel(kernel) for kernel in report.kernels],
+            [_kernel(kernel, session.unit) for kernel in report.kernels],
             right=("trials", "failed", "rule's own", "best", "gain"),
         )
 
 
-def _point(point: TuningProgress) -> tuple[object, ...]:
+def _point(point: TuningProgress, session: TuningSession) -> tuple[object, ...]:
     return (
         point.at[11:19],
         point.trials,
         point.failed,
-        microseconds(point.own_us),
-        microseconds(point.best_us),
+        beside(search_figure(point.own_us, session.unit), session.measured_by),
+        beside(search_figure(point.best_us, session.unit), session.measured_by),
         _gain(point),
     )
 
 
-def _kernel(kernel: KernelSearch) -> tuple[object, ...]:
+def _kernel(kernel: KernelSearch, unit: str) -> tuple[object, ...]:
     own = kernel.own_us
     best = kernel.best_us
     return (
         kernel.words,
         kernel.trials,
         kernel.failed,
-        microseconds(own),
-        microseconds(best),
+        "" if own is None else search_figure(own, unit),
+        "" if best is None else search_figure(best, unit),
         "" if own is None or best is None else _times(own, best),
         "" if kernel.choice is None else str(kernel.choice.get("family", "")),
     )

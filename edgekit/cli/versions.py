@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edgekit.base.wording import duration
+from edgekit.base.measurer import Measurer, figure
 from edgekit.cli.console import Console
 from edgekit.cli.device_options import remote_device_options
 from edgekit.cli.options import Command, json_option, pass_console
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class VersionsReport:
     device: str
+    measured_by: Measurer
     versions: tuple[Version, ...]
 
 
@@ -36,11 +37,12 @@ def command(
     from edgekit.devices.linux.version_records import choose_model
 
     device = console.workspace.reached(**where)
-    versions = device.version_keeper().versions()
+    keeper = device.version_keeper()
+    versions = keeper.versions()
     if model is not None:
         wanted = choose_model(versions, model, device.name)
         versions = tuple(version for version in versions if version.record.model == wanted)
-    report = VersionsReport(device.name, versions)
+    report = VersionsReport(device.name, keeper.measured_by, versions)
     console.report(report, lambda: _render(console, report))
 
 
@@ -50,12 +52,12 @@ def _render(console: Console, report: VersionsReport) -> None:
         return
     console.table(
         ("model", "version", "", "deployed", "by", "verified", "latency"),
-        [_row(version) for version in report.versions],
+        [_row(version, report.measured_by) for version in report.versions],
         right=("latency",),
     )
 
 
-def _row(version: Version) -> list[object]:
+def _row(version: Version, measured_by: Measurer) -> list[object]:
     from edgekit.devices.linux.version_records import SHOWN_DIGEST
 
     record = version.record
@@ -67,5 +69,5 @@ def _row(version: Version) -> list[object]:
         record.deployed,
         f"edgekit {record.edgekit}",
         record.verified,
-        None if record.median is None else duration(record.median),
+        None if record.median is None else figure(record.median, "seconds", measured_by),
     ]

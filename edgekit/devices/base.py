@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from edgekit.base.errors import DeviceError, UsageError
 from edgekit.base.events import SILENT, Events
+from edgekit.base.measurer import Measurer
 from edgekit.base.metrics import HostState
 from edgekit.devices.kernel_times import KernelTimes
 
@@ -153,6 +154,11 @@ class Session(RunsBundles, Protocol):
 
     Every call raises DeviceError when the device or the model on it fails.
     """
+
+    @property
+    def measured_by(self) -> Measurer:
+        """What its times come from."""
+        ...
 
     @property
     def installed(self) -> Installed | None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
 from edgekit.base.errors import DeviceError, UsageError
 from edgekit.base.events import SILENT, Events
+from edgekit.base.measurer import Measurer
 
 if TYPE_CHECKING:
     from edgekit.aot.firmware.firmware_file import FirmwareFile
@@ -46,6 +47,9 @@ class RunsAgent(Protocol):
 class KeepsVersions(RunsAgent, Protocol):
     """A device that keeps several versions of a model."""
 
+    @property
+    def measured_by(self) -> Measurer: ...
+
     def versions(self) -> tuple[Version, ...]:
         """Return every deployed version whose files remain, the newest first."""
         ...
@@ -54,6 +58,9 @@ class KeepsVersions(RunsAgent, Protocol):
 class KeepsLog(Protocol):
     @property
     def name(self) -> str: ...
+
+    @property
+    def measured_by(self) -> Measurer: ...
 
     def read_log(
         self, lines: int, *, follow: Callable[[LogEntry], None] | None = None
@@ -172,6 +179,11 @@ class Device(ABC):
     def is_emulated(self) -> bool:
         """Whether the device is emulated: its times are not the board's."""
         return False
+
+    @property
+    def measured_by(self) -> Measurer:
+        """What its times come from, as far as is known before it is opened."""
+        return "emulator" if self.is_emulated else "hardware"
 
     def prepare(self, events: Events = SILENT) -> None:  # noqa: B027 - many need nothing
         """Make what the device needs on this host, once for all devices of a board."""

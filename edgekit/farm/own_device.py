@@ -60,6 +60,7 @@ class OwnDevice:
             lease=self.lease,
             load=self.load,
             temperature=self.temperature,
+            is_emulated=self.member.is_emulated,
             waiting=len(self.turns.waiting),
         )
 

@@ -22,6 +22,8 @@ class Member:
     board: str
     key: str
     """The tracker's key; empty if TVM's tracker cannot hand out the device."""
+    is_emulated: bool = False
+    """Whether it is a twin, whose times are not the board's."""
 
 
 @dataclass(frozen=True)
@@ -64,5 +66,5 @@ def plan_farm(project: Project | None, names: Sequence[str], port: int) -> FarmP
                 "/dev/ttyACM0",
             )
         key = board.name if board.has_os else ""
-        members.append(Member(entry.name, board.name, key))
+        members.append(Member(entry.name, board.name, key, entry.is_twin))
     return FarmPlan(tuple(members), project.path if project is not None else None, port)

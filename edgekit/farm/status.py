@@ -40,6 +40,8 @@ class DeviceStatus:
     """Degrees Celsius in the hottest zone; None if unknown."""
     host: str = ""
     """The joined host that has the device; empty for a device of this host."""
+    is_emulated: bool = False
+    """Whether it is a twin, whose times are not the board's."""
     waiting: int = 0
     """The number of clients that wait for a device that the farm itself lends."""
 

@@ -88,7 +88,8 @@ def find_bench_run(store: Store, name: str) -> BenchRun:
 
 
 def runs_before(store: Store, run: BenchRun, limit: int = 20) -> tuple[BenchRun, ...]:
-    """List earlier runs of the same model on the same board and device, latest first."""
+    """List earlier runs of the same model on the same board and device, measured by the same kind
+    of measurer in the same unit, latest first."""
     query = (
         _joined(samples=True)
         .where(
@@ -96,6 +97,7 @@ def runs_before(store: Store, run: BenchRun, limit: int = 20) -> tuple[BenchRun,
             builds.c.board == run.build.board,
             devices.c.name == run.device,
             bench_runs.c.unit == run.unit,
+            bench_runs.c.measured_by.is_not_distinct_from(run.measured_by),
             bench_runs.c.measured_at < run.measured_at,
         )
         .order_by(bench_runs.c.measured_at.desc())

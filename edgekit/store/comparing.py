@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from edgekit.base.errors import NotComparableError
+from edgekit.base.measurer import beside, measurer_in_words
 from edgekit.base.report import Report
 from edgekit.base.wording import celsius, multiple, percent
 from edgekit.store.runs import BenchRun
@@ -62,14 +64,16 @@ class Comparison(Report):
         return words[self.verdict]
 
     def headline(self) -> str:
-        return f"{self.after.build.model} on {self.after.device}: {self.verdict_in_words()}"
+        device = beside(self.after.device, self.after.measured_by)
+        return f"{self.after.build.model} on {device}: {self.verdict_in_words()}"
 
     def to_dict(self) -> dict[str, Any]:
         return {**super().to_dict(), "verdict": self.verdict}
 
 
 def compare_runs(before: BenchRun, after: BenchRun) -> Comparison:
-    """Compare two runs."""
+    """Compare two runs; raise NotComparableError for two units or two kinds of measurer."""
+    _check_kinds(before, after)
     low_before, high_before = median_interval(before)
     low_after, high_after = median_interval(after)
     return Comparison(
@@ -81,6 +85,24 @@ def compare_runs(before: BenchRun, after: BenchRun) -> Comparison:
         obstacles(before, after),
         remarks(before, after),
     )
+
+
+def _check_kinds(before: BenchRun, after: BenchRun) -> None:
+    if before.unit != after.unit:
+        raise NotComparableError(
+            f"one run is in {before.unit} and the other in {after.unit}, which have no ratio",
+            hint="compare runs in one unit: `edgekit results list` shows the units",
+        )
+    if before.measured_by != after.measured_by:
+        one, other = (_measurer(run) for run in (before, after))
+        raise NotComparableError(
+            f"what measured one run is {one}, and the other {other}: their ratio says nothing",
+            hint="compare runs of one measurer: `edgekit results list` shows the measurers",
+        )
+
+
+def _measurer(run: BenchRun) -> str:
+    return measurer_in_words(run.measured_by).partition(":")[0]
 
 
 def median_interval(run: BenchRun) -> tuple[float, float]:
@@ -106,7 +128,6 @@ def obstacles(before: BenchRun, after: BenchRun) -> tuple[str, ...]:
     for what, left, right in (
         ("models", before.build.model, after.build.model),
         ("boards", before.build.board, after.build.board),
-        ("units", before.unit, after.unit),
         ("numbers of threads", one.threads, other.threads),
         ("CPU governors", one.governor, other.governor),
     ):
@@ -121,7 +142,7 @@ def obstacles(before: BenchRun, after: BenchRun) -> tuple[str, ...]:
 
 
 def remarks(before: BenchRun, after: BenchRun) -> tuple[str, ...]:
-    """List differences that are no obstacle."""
+    """List differences that are no obstacle, and what both are if not the board's own times."""
     found = []
     for what, left, right in (
         ("model files", before.build.model_sha256[:12], after.build.model_sha256[:12]),
@@ -134,6 +155,8 @@ def remarks(before: BenchRun, after: BenchRun) -> tuple[str, ...]:
     ):
         if left != right:
             found.append(f"different {what}: {left} and {right}")
+    if after.measured_by != "hardware":
+        found.append(f"measured by {measurer_in_words(after.measured_by)}")
     cold, hot = before.conditions.temperature_c, after.conditions.temperature_c
     if cold is not None and hot is not None and abs(cold - hot) > 10:
         found.append(f"temperatures of {celsius(cold)} and {celsius(hot)}")

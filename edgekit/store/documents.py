@@ -9,12 +9,15 @@ from typing import TypeVar
 
 from edgekit.base.decode import DecodeError, decode, encode
 from edgekit.base.errors import InputError
+from edgekit.store.old_records import with_measurer
 from edgekit.store.runs import BenchRun
 
 T = TypeVar("T")
 
 FORMAT = "edgekit-results"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+_READ = (1, FORMAT_VERSION)
+"""Version 1 does not say what measured a run."""
 
 
 @dataclass(frozen=True)
@@ -36,18 +39,20 @@ def from_document(document: object) -> tuple[BenchRun, ...]:
         raise InputError(
             "the file is no file of results", hint="`edgekit results export` writes one"
         )
-    if document.get("version") != FORMAT_VERSION:
+    if document.get("version") not in _READ:
         raise InputError(
             f"the file is of version {document.get('version')!r}, "
-            f"and this edgekit reads version {FORMAT_VERSION}",
-            hint="export it again with this version of edgekit",
+            f"and this edgekit reads versions up to {FORMAT_VERSION}",
+            hint="upgrade edgekit: a newer one wrote the file",
         )
-    return checked(_Results, {"bench_runs": document.get("bench_runs")}).bench_runs
+    runs = document.get("bench_runs")
+    runs = [with_measurer(run) for run in runs] if isinstance(runs, list) else runs
+    return checked(_Results, {"bench_runs": runs}).bench_runs
 
 
 def run_from_document(document: object) -> BenchRun:
     """Read one run; raise InputError for anything else."""
-    return checked(BenchRun, document)
+    return checked(BenchRun, with_measurer(document))
 
 
 def checked(kind: type[T], document: object) -> T:

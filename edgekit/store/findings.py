@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from edgekit.base.decode import encode, show
 from edgekit.base.errors import InputError
 from edgekit.store.documents import checked
+from edgekit.store.old_records import regions_with_measurer, session_with_measurer
 from edgekit.store.runs import RegionCost
 from edgekit.store.tuning_runs import TuningProgress, TuningRecord, TuningSession
 
@@ -66,5 +67,9 @@ def from_document(document: object) -> Findings:
                 hint="export it again, and don't edit it",
             )
         records.append({**record, "workload": file.workloads[place]})
-    parts = {"session": file.session, "progress": file.progress, "regions": file.regions}
+    parts = {
+        "session": session_with_measurer(file.session),
+        "progress": file.progress,
+        "regions": regions_with_measurer(file.regions),
+    }
     return checked(Findings, {**parts, "records": records})

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, inspect, text
 
 from edgekit.base.errors import StoreError
+from edgekit.store.old_records import fill_measurers
 from edgekit.store.tables import metadata, versions
 
 
@@ -50,12 +51,20 @@ def _tuning_history(connection: Connection) -> None:
     _create(connection, "workloads", "tuning_records", "tuning_sessions", "tuning_progress")
 
 
+def _measurers(connection: Connection) -> None:
+    for table in ("bench_runs", "region_costs", "tuning_sessions"):
+        _add_column(connection, table, "measured_by", "VARCHAR(20)")
+    _add_column(connection, "tuning_sessions", "unit", "VARCHAR(20) NOT NULL DEFAULT 'seconds'")
+    fill_measurers(connection)
+
+
 STEPS: tuple[Step, ...] = (
     Step(1, "benchmark runs with their builds, models and devices", _first_tables),
     Step(2, "costs of regions in libraries and in TVM", _region_costs),
     Step(3, "tuning workloads and records", _tuning),
     Step(4, "memory above 2 GiB", _large_peaks),
     Step(5, "searches for faster kernels, with every candidate", _tuning_history),
+    Step(6, "what measured each number", _measurers),
 )
 
 NEWEST = STEPS[-1].to
@@ -63,6 +72,12 @@ NEWEST = STEPS[-1].to
 
 def _create(connection: Connection, *names: str) -> None:
     metadata.create_all(connection, [metadata.tables[name] for name in names])
+
+
+def _add_column(connection: Connection, table: str, name: str, form: str) -> None:
+    """Add a column, unless an earlier step has made the table as it is now."""
+    if name not in {column["name"] for column in inspect(connection).get_columns(table)}:
+        connection.execute(text(f"ALTER TABLE {table} ADD COLUMN {name} {form}"))
 
 
 def version_of(connection: Connection) -> int:

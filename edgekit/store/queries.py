@@ -14,7 +14,7 @@ from edgekit.base.json_reader import read_json
 from edgekit.store.runs import RegionCost
 from edgekit.store.tuning_runs import BestRecord
 
-VERSION = 5
+VERSION = 6
 """The store's version: the last step of `migrations.py`."""
 
 BEST_OF = """
@@ -53,7 +53,7 @@ the rule's own choice, measured together. Of several records of one choice on on
 counts, and none if it gave other numbers then."""
 
 REGION_COSTS = """
-SELECT region, board, backend, version, library_us, tvm_us, agrees, device, measured_at
+SELECT region, board, backend, version, library_us, tvm_us, agrees, device, measured_at, measured_by
 FROM region_costs WHERE board = :board
 """
 
@@ -78,6 +78,6 @@ def best_from_row(row: Sequence[Any]) -> BestRecord:
 
 
 def cost_from_row(row: Sequence[Any]) -> RegionCost:
-    region, board, backend, version, library_us, tvm_us, agrees, device, measured_at = row
+    region, board, backend, version, library_us, tvm_us, agrees, device, *measured = row
     costs = (library_us, tvm_us, bool(agrees))
-    return RegionCost(region, board, backend, version, *costs, device, measured_at)
+    return RegionCost(region, board, backend, version, *costs, device, *measured)

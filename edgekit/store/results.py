@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgekit.base.errors import InputError, RegressionError, UsageError
+from edgekit.base.errors import InputError, NotComparableError, RegressionError, UsageError
 from edgekit.base.events import SILENT, Events, Stage
 from edgekit.base.files import replace_file, storage_errors
 from edgekit.base.json_reader import read_json
@@ -101,17 +101,19 @@ def compare_results(before: str, after: str, url: str | None = None) -> Comparis
         earlier = runs_before(store, later)
         if not earlier:
             raise UsageError(
-                f"no run of {later.build.model} on {later.device} is older than {later.id[:12]}",
-                hint="`edgekit results list` shows all runs",
+                f"no older run of {later.build.model} on {later.device} has the measurer and the "
+                f"unit of {later.id[:12]}: {later.measured_by or 'unknown'}, {later.unit}",
+                hint="`edgekit results list` shows all runs, each with its measurer",
             )
         fitting = [run for run in earlier if not obstacles(run, later)] or list(earlier)
         return compare_runs(best_of(fitting) if before == BEST else fitting[0], later)
 
 
 def raise_if_regressed(comparison: Comparison, share: float) -> None:
-    """Raise RegressionError if `after` is slower by more than a share, or not comparable."""
+    """Raise RegressionError if `after` is slower by more than a share, and NotComparableError if
+    that can't be said."""
     if comparison.obstacles:
-        raise RegressionError(
+        raise NotComparableError(
             f"the runs can't be compared: {comparison.obstacles[0]}",
             hint="measure both under the same conditions",
             details=comparison.obstacles,

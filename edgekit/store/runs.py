@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from edgekit.base.decode import Most
+from edgekit.base.measurer import Measurer, figure
 from edgekit.base.report import Report
-from edgekit.base.wording import measured
 
 if TYPE_CHECKING:
     from edgekit.base.arrays import Array
@@ -74,6 +74,8 @@ class BenchRun(Report):
     unit: Word
     """The unit of all times: "seconds", or a microcontroller's "cycles" or "instructions". For
     those, p90 and p99 are the maximum, mean is the median; stdev and samples are meaningless."""
+    measured_by: Measurer | None
+    """None for a run from before this was recorded, if it does not tell otherwise."""
     median: float
     p90: float
     p99: float
@@ -92,7 +94,7 @@ class BenchRun(Report):
 
     def headline(self) -> str:
         when = self.measured_at[:16].replace("T", " ")
-        median = measured(self.median, self.unit)
+        median = figure(self.median, self.unit, self.measured_by)
         return f"{self.build.model} on {self.device}, {when}: median {median}"
 
     @property
@@ -119,3 +121,4 @@ class RegionCost:
     """Whether both gave the same numbers."""
     device: Name
     measured_at: Time
+    measured_by: Measurer | None

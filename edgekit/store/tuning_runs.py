@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from edgekit.base.decode import Most
+from edgekit.base.measurer import Measurer, Unit
 from edgekit.store.fields import (
     BoardName,
     Hash,
@@ -83,6 +84,10 @@ class TuningSession:
     """The number of kernels to tune."""
     wanted_trials: Int32 | None
     wanted_seconds: float | None
+    measured_by: Measurer | None
+    """None for a session from before this was recorded, if it does not tell otherwise."""
+    unit: Unit
+    """The unit of its numbers. Of instructions, `own_us` and `best_us` are thousands."""
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from edgekit.base.wording import counted
 from edgekit.compiler.schedules.choices import VERSION, TraceChoice, choice_as_json
 from edgekit.compiler.schedules.trace_text import check_trace
 from edgekit.store.moments import now
+from edgekit.store.old_records import of_session
 from edgekit.store.results import LARGEST_IMPORT, Transfer, opened_store
 from edgekit.store.tuning_runs import TuningRecord, Workload
 
@@ -79,11 +80,16 @@ Kernels = tuple[KernelOf | None, ...]
 
 
 def export_metaschedule(folder: Path, url: str | None = None, events: Events = SILENT) -> Transfer:
-    """Export all timed schedules of searches, with the steps that MetaSchedule adds."""
+    """Export all schedules that boards timed, with the steps that MetaSchedule adds.
+
+    Those of emulators are left out: the files can't say what measured a time.
+    """
     from edgekit.store.tuning import all_records
 
     with opened_store(url) as store, events.stage("export the tuned kernels") as stage:
-        order = _to_export([r for r in all_records(store) if _is_trace(r)])
+        traces = [record for record in all_records(store) if _is_trace(record)]
+        timed = [r for r in traces if of_session(r.workload.target, 1)[0] != "emulator"]
+        order = _to_export(timed)
         with scratch_directory(cache_dir()) as scratch:
             done: Exported = _asked(ToExport(scratch, *order)) if order[1] else Exported(0, 0)
             with storage_errors("export the tuned kernels", folder):
@@ -91,6 +97,9 @@ def export_metaschedule(folder: Path, url: str | None = None, events: Events = S
                 for name in (WORKLOADS, RECORDS):
                     made = scratch / name
                     write_atomically(folder / name, made.read_bytes() if made.exists() else b"")
+        if len(timed) < len(traces):
+            left_out = len(traces) - len(timed)
+            events.warn(f"records that an emulator timed are left out: {left_out}")
         if done.left_out:
             events.warn(f"left out {counted(done.left_out, 'record')} whose traces fit no kernel")
         stage.result = counted(done.written, "record")

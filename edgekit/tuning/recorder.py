@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from edgekit.base.events import SILENT, Events
+from edgekit.base.measurer import Measurer, Unit
 from edgekit.store.address import default_url, is_off
 from edgekit.store.lookup import deliver_waiting
 from edgekit.store.moments import now, this_process
@@ -52,6 +53,17 @@ class Progress:
     best_us: float
 
 
+@dataclass(frozen=True)
+class Searched:
+    """What a search is about, and how it measures."""
+
+    target: str
+    subjects: int
+    """The number of kernels or steps."""
+    measured_by: Measurer
+    unit: Unit
+
+
 class Recorder:
     """The record of one search. Any thread may use it."""
 
@@ -82,19 +94,18 @@ class Recorder:
 def recording(
     request: BuildRequest,
     devices: Sequence[str],
-    about: tuple[str, int],
+    about: Searched,
     limits: Limits,
     events: Events = SILENT,
 ) -> Iterator[Recorder]:
-    """Record a search `about` a target and a number of subjects."""
-    target, subjects = about
+    """Record a search."""
     moment = now()
     session = TuningSession(
         id=uuid.uuid4().hex,
         model=request.source.name,
         model_sha256=request.source.sha256,
         board=request.board.name,
-        target=target,
+        target=about.target,
         devices=tuple(devices),
         host=socket.gethostname(),
         process=this_process(),
@@ -102,9 +113,11 @@ def recording(
         heard_at=moment,
         ended_at=None,
         state="running",
-        kernels=subjects,
+        kernels=about.subjects,
         wanted_trials=limits.trials,
         wanted_seconds=limits.seconds,
+        measured_by=about.measured_by,
+        unit=about.unit,
     )
     with tuning_log(session, request.store, events) as log:
         yield Recorder(log)

@@ -141,6 +141,7 @@ def _measured(
         agrees=agreement.passed,
         device=device.name,
         measured_at=now(),
+        measured_by=device.measured_by,
     )
 
 

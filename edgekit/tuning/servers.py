@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from edgekit.base.child import Child, ChildGone
 from edgekit.base.errors import DeviceError, EdgekitError
 from edgekit.base.events import SILENT, Events
+from edgekit.base.measurer import Measurer
 from edgekit.rpc.protocol import TrackerAddress
 from edgekit.rpc.server import ServePlan
 from edgekit.rpc.tracker import private_tracker
@@ -34,12 +35,12 @@ class Pool:
     priority: int = 1
     taken: Callable[[int, str], None] = lambda port, offer: None
     """A callback for a runner that got a device: its port, and the tracker's offer."""
-    twins: frozenset[str] = frozenset()
-    """Names of emulated boards, whose times are for twins only."""
+    is_emulated: bool = False
+    """Whether they are twins, whose times are for twins only. No pool has twins and boards."""
 
     @property
-    def is_emulated(self) -> bool:
-        return all(name in self.twins for name in self.names)
+    def measured_by(self) -> Measurer:
+        return "emulator" if self.is_emulated else "hardware"
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from edgekit.base.child import Child
 from edgekit.base.errors import UnsupportedModelError
 from edgekit.base.events import SILENT, Events, Stage
 from edgekit.base.files import scratch_directory
+from edgekit.base.measurer import Measurer
 from edgekit.base.options import option
 from edgekit.base.paths import cache_dir
 from edgekit.base.report import Report
@@ -32,7 +33,7 @@ from edgekit.tuning.finder import KernelFinder, kernels_found
 from edgekit.tuning.kernel_proposer import KernelProposer
 from edgekit.tuning.kernel_states import KernelOutcome, KernelState, outcomes, totals, traces_of
 from edgekit.tuning.messages import BuilderSetup, FindTasks, RunnerSetup, Taken, Task
-from edgekit.tuning.recorder import Limits, earlier_records, recording
+from edgekit.tuning.recorder import Limits, Searched, earlier_records, recording
 from edgekit.tuning.search import Search
 from edgekit.tuning.servers import Pool
 from edgekit.tuning.tune_devices import HELD_SECONDS, pool_with
@@ -56,8 +57,8 @@ class TuneReport(Report):
     target: str
     session: str
     devices: tuple[str, ...]
-    emulated: bool
-    """Whether all devices are emulated, so that the results are for twins only."""
+    measured_by: Measurer
+    """What measured. Results of emulators are for twins only."""
     seconds: float
     trials: int
     """The number of trials of this search."""
@@ -163,19 +164,17 @@ def _searched(
     with ExitStack() as closing:
         scratch = closing.enter_context(scratch_directory(cache_dir()))
         devices = closing.enter_context(pool)
-        if devices.twins:
-            names = ", ".join(sorted(devices.twins))
+        if devices.is_emulated:
+            names = ", ".join(devices.names)
             events.warn(f"emulated times decide for twins, and for no real board: {names}")
+        target = record_target(request.board.target, devices.is_emulated)
 
         def measured_on(device: str) -> tuple[str, str]:
-            name = device or devices.names[0]
-            return name, record_target(request.board.target, name in devices.twins)
+            return device or devices.names[0], target
 
-        target = record_target(request.board.target, devices.is_emulated)
+        about = Searched(target, len(tasks), devices.measured_by, "seconds")
         limits = Limits(effort.trials, effort.seconds)
-        recorder = closing.enter_context(
-            recording(request, devices.names, (target, len(tasks)), limits, events)
-        )
+        recorder = closing.enter_context(recording(request, devices.names, about, limits, events))
         proposer = KernelProposer(tasks, finder, scratch, effort.trials, measured_on, events)
         known = 0 if effort.again else _remember(proposer, finder, target, request.store)
         stage = closing.enter_context(_stage(devices, limits, events))
@@ -199,7 +198,7 @@ def _searched(
             target=request.board.target.as_json(),
             session=recorder.session,
             devices=devices.names,
-            emulated=devices.is_emulated,
+            measured_by=devices.measured_by,
             seconds=search.seconds,
             trials=proposer.new_trials,
             known=known,

@@ -16,6 +16,7 @@ from edgekit.aot.ways import VERSION, StepWays
 from edgekit.base.errors import BuildError, DeviceError, UnsupportedModelError, UsageError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import scratch_directory
+from edgekit.base.measurer import Measurer
 from edgekit.base.paths import cache_dir
 from edgekit.base.report import Report
 from edgekit.base.wording import counted, multiple
@@ -25,7 +26,7 @@ from edgekit.building.products.program_in_c import CompiledProgram, ProgramInC
 from edgekit.building.request import BuildRequest
 from edgekit.building.tuned_steps import Unit, c_target
 from edgekit.devices.base import BenchPlan, Counted
-from edgekit.tuning.recorder import Limits, earlier_records, recording
+from edgekit.tuning.recorder import Limits, Searched, earlier_records, recording
 from edgekit.tuning.search import Search
 from edgekit.tuning.step_proposer import (
     Assignment,
@@ -43,13 +44,15 @@ if TYPE_CHECKING:
 
 _RUNS = 3
 _NANOSECONDS_AN_INSTRUCTION = 1.0
-"""The nominal time of an emulated core, which `edgekit results` shows."""
+"""So that numbers of a search are thousands of instructions; `TuningSession.unit` says so."""
 
 
 @dataclass(frozen=True)
 class TunedInC(Report):
     session: str
+    measured_by: Measurer
     unit: Unit
+    """What the devices count. Of instructions, `own_us` and `best_us` are thousands."""
     steps: tuple[TunedStep, ...]
     measured: int
     """The number of ways measured by this search."""
@@ -78,7 +81,8 @@ def tune_c(
 ) -> TunedInC:
     """Count every new way, or all `again`, within the limits. Later builds use the best."""
     request = replace(request, ways={}, code_format=None)
-    unit = unit_of(devices[0].reach(events))
+    first = devices[0].reach(events)
+    unit = unit_of(first)
     target = c_target(request.board, request.toolchain, unit)
     with scratch_directory(cache_dir()) as scratch:
         with events.stage("find the steps") as stage:
@@ -89,7 +93,13 @@ def tune_c(
         known = [record for records in earlier.values() for record in records]
         proposer = StepProposer(steps, known, target, limits.trials)
         names = [device.name for device in devices]
-        with recording(request, names, (target, len(keys)), limits, events) as recorder:
+        about = Searched(
+            target,
+            len(keys),
+            first.measured_by,
+            "instructions" if unit == "instructions" else "seconds",
+        )
+        with recording(request, names, about, limits, events) as recorder:
             search = Search(proposer, recorder, limits)
             if proposer.has_work:
                 runner = _FirmwareRunner(request, steps, scratch, unit)
@@ -97,6 +107,7 @@ def tune_c(
     progress = proposer.progress
     return TunedInC(
         session=recorder.session,
+        measured_by=about.measured_by,
         unit=unit,
         steps=proposer.tuned(),
         measured=progress.trials,

@@ -12,6 +12,7 @@ from edgekit.agent.build import AGENT, build_agent
 from edgekit.base.errors import DeviceError, EdgekitError, UsageError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import scratch_directory
+from edgekit.base.options import option
 from edgekit.base.paths import cache_dir
 from edgekit.devices.choice import Candidate, device_for, devices_for
 from edgekit.devices.keeper_client import FarmDown, this_user
@@ -55,8 +56,7 @@ def pool_for(
 ) -> Iterator[Pool]:
     lent = None if selection.twin else _farm_pool(board, selection, purpose, events)
     if lent is not None:
-        twins = frozenset(name for name in lent.names if name in known and known[name].is_twin)
-        yield replace(lent, twins=twins)
+        yield lent
         return
     devices = _devices(board, selection, known, timeout, events)
     with pool_of(board, devices, events) as pool:
@@ -66,13 +66,14 @@ def pool_for(
 @contextmanager
 def pool_of(board: Board, devices: Sequence[Device], events: Events = SILENT) -> Iterator[Pool]:
     """Serve devices that were chosen."""
+    is_emulated = _are_emulated({device.name: device.is_emulated for device in devices})
     with scratch_directory(cache_dir()) as workspace:
 
         def plans(tracker: TrackerAddress) -> Sequence[tuple[str, Plan]]:
             return [(d.name, _plan(board, d, tracker, workspace, events)) for d in devices]
 
         with served(plans, events) as pool:
-            yield replace(pool, twins=frozenset(d.name for d in devices if d.is_emulated))
+            yield replace(pool, is_emulated=is_emulated)
 
 
 @contextmanager
@@ -82,7 +83,7 @@ def pool_with(
     """Take one device: lent by the farm if it has it, or else served."""
     lent = _farm_pool(board, DeviceSelection((device.name,)), purpose, events)
     if lent is not None:
-        yield replace(lent, twins=frozenset(lent.names if device.is_emulated else ()))
+        yield lent
         return
     with pool_of(board, [device], events) as pool:
         yield pool
@@ -117,11 +118,30 @@ def _farm_pool(
         named = members
     if not named:
         return None
-    return _lent(status, named, purpose, events)
+    keys = {device.key for device in named}
+    lent = {device.name: device.is_emulated for device in members if device.key in keys}
+    return _lent(status, named, _are_emulated(lent), purpose, events)
+
+
+def _are_emulated(devices: Mapping[str, bool]) -> bool:
+    """Return whether all devices are emulated; UsageError for some, which would mix times."""
+    twins = [name for name, is_emulated in devices.items() if is_emulated]
+    boards = [name for name, is_emulated in devices.items() if not is_emulated]
+    if twins and boards:
+        raise UsageError(
+            f"{twins[0]} is emulated and {boards[0]} is not: their times can't be mixed",
+            hint=f"tune on boards or on twins: name them with {option('device')}; "
+            f"`edgekit farm drain {twins[0]}` takes one out of a farm",
+        )
+    return bool(twins)
 
 
 def _lent(
-    status: FarmStatus, devices: Sequence[DeviceStatus], purpose: str, events: Events
+    status: FarmStatus,
+    devices: Sequence[DeviceStatus],
+    is_emulated: bool,
+    purpose: str,
+    events: Events,
 ) -> Pool:
     owner = this_user()
     names = {device.port: device.name for device in devices if device.port}
@@ -144,6 +164,7 @@ def _lent(
         name_of=name_of,
         priority=fair_priority(owner),
         taken=taken,
+        is_emulated=is_emulated,
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from edgekit.base.errors import UsageError
 from edgekit.base.events import SILENT, Events
+from edgekit.base.measurer import Measurer
 from edgekit.base.options import option
 from edgekit.base.wording import counted, number
 from edgekit.devices.base import MOST_RUNS, BenchPlan, BenchSamples, Counted, RunsBundles
@@ -55,8 +56,9 @@ def bench(
     """
     chosen = bundle.reference_inputs() if inputs is None else inputs
     with device.opened(bundle, purpose=purpose or "bench", events=events) as session:
-        samples = session.bench(chosen, plan)
-    report = summarise_samples(bundle.path, bundle.manifest.board.name, device.name, samples)
+        samples, measured_by = session.bench(chosen, plan), session.measured_by
+    board = bundle.manifest.board.name
+    report = summarise_samples(bundle.path, board, device.name, samples, measured_by)
     report = replace(report, notes=(*_less_than_planned(plan, report), *report.notes))
     if purpose is None:
         return report
@@ -85,7 +87,9 @@ def plan_bench(
     return BenchPlan(warmup, runs, seconds or 0.0, threads, profiled, sensors)
 
 
-def summarise_samples(bundle: Path, board: str, device: str, measured: BenchSamples) -> BenchReport:
+def summarise_samples(
+    bundle: Path, board: str, device: str, measured: BenchSamples, measured_by: Measurer
+) -> BenchReport:
     seconds = [nanoseconds / 1e9 for nanoseconds in measured.nanoseconds]
     ordered = sorted(seconds)
     mean = math.fsum(ordered) / len(ordered)
@@ -95,6 +99,7 @@ def summarise_samples(bundle: Path, board: str, device: str, measured: BenchSamp
         bundle=bundle,
         board=board,
         device=device,
+        measured_by=measured_by,
         median=median,
         p90=p90,
         p99=percentile(ordered, 99),
@@ -117,7 +122,7 @@ def summarise_samples(bundle: Path, board: str, device: str, measured: BenchSamp
         temperature=_hottest(measured.observed),
         throttled=None if measured.observed is None else measured.observed.throttled,
         state=None if measured.observed is None else measured.observed.state,
-        notes=_notes(measured, median, p90),
+        notes=_notes(measured, measured_by, median, p90),
         samples=tuple(seconds),
         profile=None if measured.kernels is None else _profile(measured.kernels),
     )
@@ -202,11 +207,6 @@ def _deviation(values: Sequence[float], mean: float) -> float:
     return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
 
 
-def _is_emulated(measured: BenchSamples) -> bool:
-    """Return whether the times are an emulator's: then only the counts mean something."""
-    return measured.counted is not None and measured.counted.unit == "instructions"
-
-
 def is_busy(measured: BenchSamples) -> bool:
     """Return whether other processes used the cores that the model was about to use."""
     host = measured.host_before
@@ -214,10 +214,15 @@ def is_busy(measured: BenchSamples) -> bool:
     return host.load_average is not None and host.load_average > free + _NOISY_LOAD
 
 
-def _notes(measured: BenchSamples, median: float, p90: float) -> tuple[str, ...]:
-    if _is_emulated(measured):
+def _notes(
+    measured: BenchSamples, measured_by: Measurer, median: float, p90: float
+) -> tuple[str, ...]:
+    if measured.counted is not None and measured.counted.unit == "instructions":
         return ("emulated: its instructions are counted one by one; times are the emulator's own",)
     notes = []
+    if measured_by != "hardware":
+        word = "emulated" if measured_by == "emulator" else "simulated"
+        notes.append(f"{word}: the times say nothing about the board's")
     host = measured.host_before
     if measured.threads > host.cores:
         notes.append(f"{counted(measured.threads, 'thread')} shared {counted(host.cores, 'core')}")

@@ -6,8 +6,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from edgekit.base.measurer import Measurer, figure
 from edgekit.base.report import Report, nanoseconds_of
-from edgekit.base.wording import counted, duration, measured
+from edgekit.base.wording import counted, measured
 
 if TYPE_CHECKING:
     from edgekit.base.arrays import Array
@@ -64,12 +65,14 @@ class CountedSummary:
 class BenchSummary(Report):
     """A benchmark's figures without the single measurements. Times are in seconds.
 
-    Times of an emulated microcontroller are the emulator's own: use `counted`.
+    Times of an emulated microcontroller are the emulator's own: use `counted`, which has a unit.
     """
 
     bundle: Path
     board: str
     device: str
+    measured_by: Measurer
+    """What the times come from; only hardware's are the board's own."""
     median: float
     p90: float
     p99: float
@@ -108,7 +111,8 @@ class BenchSummary(Report):
         model = self.bundle.name
         if self.counted is not None and self.counted.clock is None:
             return f"{model} on {self.device}: {measured(self.counted.median, self.counted.unit)}"
-        times = f"median {duration(self.median)}, p90 {duration(self.p90)}"
+        median, p90 = (figure(v, "seconds", self.measured_by) for v in (self.median, self.p90))
+        times = f"median {median}, p90 {p90}"
         return f"{model} on {self.device}: {times}, {counted(self.runs, 'run')}"
 
 

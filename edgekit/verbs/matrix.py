@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgekit.base.decode import decode, decode_json, encode
-from edgekit.base.errors import EdgekitError, StorageError, UsageError
+from edgekit.base.errors import EdgekitError, OffloadRefusedError, StorageError, UsageError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import storage_errors, write_atomically
 from edgekit.base.options import option
@@ -24,7 +24,7 @@ from edgekit.models.model import ModelSource
 from edgekit.profiles.board import Board
 from edgekit.project.workspace import WorkspaceData
 from edgekit.verbs.fleet import on_each
-from edgekit.verbs.matrix_report import Cell, Matrix, write_reports
+from edgekit.verbs.matrix_report import Cell, Matrix, Status, write_reports
 from edgekit.version import __version__
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from edgekit.devices.device import Device
 
 STATE_FILE = "matrix.json"
-_FORMAT = 2
+_FORMAT = 3
 
 
 def measure_matrix(
@@ -52,7 +52,7 @@ def measure_matrix(
 
     The report names the reason for each failed cell. Finished cells of an equal earlier session are
     reused unless `again`. With `twin`, `reach` gives emulated devices: their numbers are not those
-    of hardware.
+    of hardware. A board's offload that it can't use is no failure, and needs no device.
     """
     from edgekit.devices.choice import Candidate
 
@@ -66,11 +66,15 @@ def measure_matrix(
     finished = {} if again else _read_state(out / STATE_FILE, way)
     state = _State(out / STATE_FILE, way, finished)
     loaded = list({(board := workspace.board(name)).name: board for name in boards}.values())
+    shared = _Cells(workspace, source, out, plan)
+    refused = _refused(shared, loaded, offloads)
+    for cell in refused.values():
+        state.add(cell)
     wanted = {
-        board.name: [o for o in offloads if (board.name, o) not in finished] for board in loaded
+        board.name: [o for o in offloads if (board.name, o) not in {**finished, **refused}]
+        for board in loaded
     }
 
-    shared = _Cells(workspace, source, out, plan)
     board_of: dict[int, Board] = {}
 
     def candidate(board: Board) -> Candidate:
@@ -102,6 +106,27 @@ def measure_matrix(
 
 def _product(boards: Sequence[Board], offloads: Sequence[str]) -> list[tuple[Board, str]]:
     return [(board, offload) for board in boards for offload in offloads]
+
+
+def _refused(
+    shared: _Cells, boards: Sequence[Board], offloads: Sequence[str]
+) -> dict[tuple[str, str], Cell]:
+    """Return the cells of offloads that boards can't use; raise the error if there is no other."""
+    found: dict[tuple[str, str], Cell] = {}
+    refusal: OffloadRefusedError | None = None
+    for board, offload in _product(boards, offloads):
+        try:
+            shared.request(board, offload, twin=False)
+        except OffloadRefusedError as error:
+            refusal = error
+            found[board.name, offload] = _unmeasured(
+                board.name, offload, "not possible", error.message
+            )
+        except EdgekitError:
+            continue  # said when the cell is measured
+    if refusal is not None and len(found) == len(boards) * len(offloads):
+        raise refusal
+    return found
 
 
 def parse_offload(text: str) -> tuple[str, ...] | None:
@@ -159,6 +184,7 @@ def _measure(shared: _Cells, board: Board, offload: str, device: Device, events:
         error=None,
         device=device.name,
         digest=bundle.digest,
+        measured_by=report.measured_by,
         unit="seconds" if counted is None else counted.unit,
         median=report.median if counted is None else float(counted.median),
         p90=report.p90 if counted is None else float(counted.maximum),
@@ -174,13 +200,18 @@ def _measure(shared: _Cells, board: Board, offload: str, device: Device, events:
 
 
 def _failed(board: str, offload: str, reason: str) -> Cell:
+    return _unmeasured(board, offload, "failed", reason)
+
+
+def _unmeasured(board: str, offload: str, status: Status, reason: str) -> Cell:
     return Cell(
         board=board,
         offload=offload,
-        status="failed",
+        status=status,
         error=reason,
         device=None,
         digest=None,
+        measured_by=None,
         unit="seconds",
         median=None,
         p90=None,

@@ -1,4 +1,4 @@
-"""Writes a matrix of measurements as files to publish: Markdown, CSV, HTML with plots."""
+"""Writes a matrix of measurements as files: Markdown, CSV, HTML with plots."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Literal
 
 from edgekit.base import svg
 from edgekit.base.files import storage_errors, write_atomically
+from edgekit.base.measurer import Measurer, beside
 from edgekit.base.quoting import csv_text, html_text, markdown_text
 from edgekit.base.wording import energy, measured, number, size
 
@@ -26,7 +27,7 @@ HEADS = (
 )
 
 
-Status = Literal["done", "failed"]
+Status = Literal["done", "failed", "not possible"]
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ class Cell:
     device: str | None
     digest: str | None
     """The bundle's digest."""
+    measured_by: Measurer | None
+    """What the numbers come from; None if nothing was measured."""
     unit: str
     median: float | None
     p90: float | None
@@ -87,12 +90,12 @@ def write_reports(matrix: Matrix, folder: Path) -> tuple[Path, ...]:
 
 
 def row_of(cell: Cell) -> tuple[str, ...]:
-    if cell.status == "failed":
-        return (cell.board, cell.offload, "failed", "", "", "", "", "", cell.error or "")
+    if cell.status != "done":
+        return (cell.board, cell.offload, cell.status, "", "", "", "", "", cell.error or "")
     return (
         cell.board,
         cell.offload,
-        amount(cell, cell.median),
+        beside(amount(cell, cell.median), cell.measured_by),
         amount(cell, cell.p90),
         amount(cell, cell.minimum),
         "" if cell.memory is None else size(cell.memory),
@@ -103,9 +106,19 @@ def row_of(cell: Cell) -> tuple[str, ...]:
 
 
 def amount(cell: Cell, value: float | None) -> str:
-    if value is None:
+    return "" if value is None else measured(value, cell.unit)
+
+
+def caution(matrix: Matrix) -> str:
+    """Say which of the numbers are not the boards' own; empty if all are."""
+    cells = [cell for cell in matrix.cells if cell.status == "done"]
+    boards = dict.fromkeys(cell.board for cell in cells if cell.measured_by != "hardware")
+    if not boards:
         return ""
-    return measured(value, cell.unit)
+    return (
+        f"The numbers of {', '.join(boards)} are an emulator's: they say nothing about how fast "
+        "the board is, and are not to be published as its own."
+    )
 
 
 def as_markdown(matrix: Matrix) -> str:
@@ -115,6 +128,7 @@ def as_markdown(matrix: Matrix) -> str:
         f"Measured by edgekit {matrix.edgekit_version}; the model's SHA-256 begins with "
         f"`{matrix.sha256[:16]}`. What was measured was compared with its oracle first.",
         "",
+        *([caution(matrix), ""] if caution(matrix) else []),
         "| " + " | ".join(HEADS) + " |",
         "|" + "---|" * len(HEADS),
     ]
@@ -136,14 +150,17 @@ def as_html(matrix: Matrix) -> str:
         for cell in matrix.cells
     )
     heads = "".join(f"<th>{head}</th>" for head in HEADS)
-    units = dict.fromkeys(cell.unit for cell in matrix.cells if cell.status == "done")
-    plots = "".join(_plot([c for c in matrix.cells if c.unit == unit], unit) for unit in units)
+    groups: dict[tuple[str, Measurer | None], list[Cell]] = {}
+    for cell in matrix.cells:
+        if cell.status == "done":
+            groups.setdefault((cell.unit, cell.measured_by), []).append(cell)
+    plots = "".join(_plot(cells, beside(*measure)) for measure, cells in groups.items())
     return (
         "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
         f"<title>{html_text(matrix.model)}</title><style>{_STYLE}</style></head><body>"
         f"<h1>{html_text(matrix.model)}</h1>"
         f"<p>Measured by edgekit {html_text(matrix.edgekit_version)}. What was measured was "
-        f"compared with its oracle first.</p>{plots}"
+        f"compared with its oracle first. {html_text(caution(matrix))}</p>{plots}"
         f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></body></html>\n"
     )
 
@@ -156,7 +173,7 @@ _STYLE = (
 )
 
 
-def _plot(cells: Sequence[Cell], unit: str) -> str:
+def _plot(cells: Sequence[Cell], title: str) -> str:
     """Draw a bar to the median and a line from the fastest to the ninetieth percentile."""
     done = [cell for cell in cells if cell.median is not None]
     if not done:
@@ -177,4 +194,4 @@ def _plot(cells: Sequence[Cell], unit: str) -> str:
         ]
     height = len(done) * _ROW + 8
     drawn = svg.picture(_WIDTH, height, *parts, role="img", aria_label="medians")
-    return f"<h2>{html_text(unit)}</h2>{drawn}"
+    return f"<h2>{html_text(title)}</h2>{drawn}"

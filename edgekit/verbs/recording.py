@@ -61,6 +61,7 @@ def run_of(bundle: Bundle, report: BenchReport, purpose: str) -> BenchRun:
         device=report.device,
         host=socket.gethostname(),
         purpose=purpose,
+        measured_by=report.measured_by,
         **_figures(report),
         warmup=report.warmup,
         conditions=Conditions(

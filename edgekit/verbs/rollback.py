@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from edgekit.base.errors import BuildError, DeviceError
 from edgekit.base.events import SILENT, Events
+from edgekit.base.measurer import Measurer
 from edgekit.base.options import option
 from edgekit.base.report import Report
 from edgekit.devices.linux.agent_messages import AgentMessages
@@ -40,6 +41,8 @@ _MOST_INPUT = 256 << 20
 @dataclass(frozen=True)
 class RollbackReport(Report):
     device: str
+    measured_by: Measurer
+    """What the times come from; only hardware's are the board's own."""
     version: Version
     """The version that is current now."""
     before: str | None
@@ -79,7 +82,7 @@ def rollback(
             stage.result = "it runs" if seconds is not None else "its files are whole"
         agent.client.make_current(record, _log_line(record, seconds))
     before = next((v.record.digest for v in versions if v.current and v.record.model == name), None)
-    return RollbackReport(device.name, chosen, before, seconds)
+    return RollbackReport(device.name, device.measured_by, chosen, before, seconds)
 
 
 def _check_files(agent: ReadyAgent, record: VersionRecord) -> None:

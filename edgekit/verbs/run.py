@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from edgekit.base.errors import UsageError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import made_directory, storage_errors, write_atomically
+from edgekit.base.measurer import Measurer
 from edgekit.base.report import Report, nanoseconds_of
 from edgekit.base.tensors import TensorSpec
 from edgekit.base.wording import counted
@@ -66,6 +67,8 @@ class RunReport(Report):
     bundle: Path
     board: str
     device: str
+    measured_by: Measurer
+    """What the times come from; only hardware's are the board's own."""
     reference: bool
     """True if the bundle's own reference input was run because no other was given."""
     samples: tuple[SampleRun, ...]
@@ -114,8 +117,9 @@ def run(
                 files = write_outputs(outputs, place)
             done.append(SampleRun(name, seconds, summaries, files))
             stage.advance(1, name)
+        measured_by = session.measured_by
     board = bundle.manifest.board.name
-    return RunReport(bundle.path, board, device.name, samples is None, tuple(done))
+    return RunReport(bundle.path, board, device.name, measured_by, samples is None, tuple(done))
 
 
 def _results(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from edgekit.base.errors import InputError, UsageError, VerificationError
 from edgekit.base.events import SILENT, Events
+from edgekit.base.measurer import Measurer
 from edgekit.base.options import option
 from edgekit.base.report import Report, nanoseconds_of
 from edgekit.base.wording import counted, number
@@ -93,6 +94,8 @@ class VerifyReport(Report):
     bundle: Path
     board: str
     device: str
+    measured_by: Measurer
+    """What the samples' times come from; only hardware's are the board's own."""
     oracle: str
     """The oracle's name and version."""
     reference: bool
@@ -173,11 +176,13 @@ def verify(
             raise InputError("there are no samples to verify with", hint="name at least one file")
         passed = all(report.passed for report in reports)
         stage.result = "passed" if passed else "failed"
+        measured_by = session.measured_by
     _warn_of_empty_proof(reports, events)
     return VerifyReport(
         bundle=bundle.path,
         board=bundle.manifest.board.name,
         device=device.name,
+        measured_by=measured_by,
         oracle=expected.oracle,
         reference=samples is None,
         passed=passed,

@@ -53,6 +53,7 @@ def a_run(number: int = 0, median: float = 0.010, **changes: object) -> BenchRun
         host="desk",
         purpose="bench",
         unit="seconds",
+        measured_by="hardware",
         median=median,
         p90=median * 1.018,
         p99=median * 1.02,
@@ -105,6 +106,8 @@ def a_session(**changes: object) -> TuningSession:
         kernels=12,
         wanted_trials=64,
         wanted_seconds=None,
+        measured_by="hardware",
+        unit="seconds",
     )
     return replace(session, **changes)  # type: ignore[arg-type]
 
@@ -133,6 +136,7 @@ def a_cost(**changes: object) -> RegionCost:
         agrees=True,
         device="kitchen",
         measured_at="2026-01-02T03:04:05.000000Z",
+        measured_by="hardware",
     )
     return replace(cost, **changes)  # type: ignore[arg-type]
 

@@ -22,7 +22,7 @@ from edgekit.aot.tree import Origin
 from edgekit.aot.write import write_vectors
 from edgekit.backends.plan import OffloadPlan
 from edgekit.backends.registry import kernel_backend_names, load_kernel_backend
-from edgekit.base.errors import BuildError, EdgekitError, UsageError
+from edgekit.base.errors import BuildError, EdgekitError, OffloadRefusedError, UsageError
 from edgekit.base.events import Events
 from edgekit.base.files import storage_errors
 from edgekit.base.options import option
@@ -153,7 +153,7 @@ class ProgramInC(Product):
             if name not in board.offload.allowed or name not in usable:
                 known = ", ".join(n for n in board.offload.allowed if n in usable)
                 own = f"leave {option('offload')} out: edgekit has its own"
-                raise UsageError(
+                raise OffloadRefusedError(
                     f"models in C for {board.name} can't use kernels of {name}",
                     hint=f"there is {known}" if known else own,
                 )

@@ -80,6 +80,7 @@ class SshDevice(Device):
                 f"{place.leased.root}/{model.path}/{LIBRARY}",
                 replace(_installed(place.agent), model=sum(item.size for item in items), sent=sent),
                 events,
+                self.is_emulated,
             )
 
     @contextmanager

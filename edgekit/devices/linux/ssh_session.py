@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import PurePosixPath
 from statistics import median
 from typing import TYPE_CHECKING
 
 from edgekit.base.errors import DeviceError, EdgekitError, InterruptedByUserError
 from edgekit.base.events import SILENT, Events, Stage
+from edgekit.base.measurer import Measurer
 from edgekit.base.wording import counted
 from edgekit.devices.base import BenchPlan, BenchSamples, Installed, Recorded, RunResult, check_same
 from edgekit.devices.linux.agent_messages import AgentMessages, parse_bench
 from edgekit.devices.linux.device_log import log_line
 from edgekit.devices.linux.observing import Observer, observe_board
+from edgekit.devices.linux.probe import runs_in_qemu
 from edgekit.devices.linux.ready_agent import ReadyAgent
 from edgekit.devices.linux.region_work import WorkShown
 from edgekit.devices.linux.remote_command import Finished
@@ -46,10 +49,17 @@ class SshSession:
     """Path of the model's library on the device."""
     installed: Installed
     events: Events
+    is_emulated: bool
+    """Whether the device is a twin of this host. Another host's twin looks like any board."""
 
     @property
     def name(self) -> str:
         return self.agent.connection.name
+
+    @cached_property
+    def measured_by(self) -> Measurer:
+        is_emulated = self.is_emulated or runs_in_qemu(self.agent.connection)
+        return "emulator" if is_emulated else "hardware"
 
     @contextmanager
     def opened(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from edgekit.base.errors import BundleError, DeviceError, MissingToolError
 from edgekit.base.events import SILENT, Events
+from edgekit.base.measurer import Measurer
 from edgekit.base.options import option
 from edgekit.base.wording import counted
 from edgekit.devices.base import (
@@ -68,6 +69,10 @@ class LocalSession:
     @property
     def name(self) -> str:
         return self.device.name
+
+    @property
+    def measured_by(self) -> Measurer:
+        return "hardware"
 
     @property
     def installed(self) -> None:

@@ -14,6 +14,7 @@ from edgekit.aot.firmware.firmware_file import FirmwareFile, read_firmware
 from edgekit.base import wording
 from edgekit.base.errors import DeviceError, UsageError
 from edgekit.base.events import SILENT, Events
+from edgekit.base.measurer import Measurer
 from edgekit.base.metrics import HostState
 from edgekit.base.options import option
 from edgekit.devices.base import (
@@ -275,6 +276,12 @@ class SerialSession:
     @property
     def name(self) -> str:
         return self.device.name
+
+    @property
+    def measured_by(self) -> Measurer:
+        # A socket in the file system leads to QEMU; no hardware has one.
+        is_emulated = self.device.is_emulated or self.device.port.startswith("unix:")
+        return "emulator" if is_emulated else "hardware"
 
     @property
     def installed(self) -> Installed:

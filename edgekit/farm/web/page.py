@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from edgekit.base import svg
+from edgekit.base.measurer import beside, figure, measurer_in_words
 from edgekit.base.quoting import html_text
 from edgekit.base.wording import celsius, counted, duration, measured
 from edgekit.farm.status import DeviceStatus, FarmStatus
@@ -17,16 +17,6 @@ if TYPE_CHECKING:
     from edgekit.store.runs import BenchRun
 
 _SHORT = 12
-
-
-@dataclass(frozen=True)
-class History:
-    """The runs of one model on one device, oldest first."""
-
-    model: str
-    board: str
-    device: str
-    runs: tuple[BenchRun, ...]
 
 
 def farm_page(status: FarmStatus) -> str:
@@ -75,10 +65,13 @@ def _device_row(device: DeviceStatus, now: float, hosts: bool) -> Sequence[str]:
     )
 
 
-def results_page(histories: Sequence[History]) -> str:
+def results_page(histories: Sequence[Sequence[BenchRun]]) -> str:
+    """Show runs in groups, each of one model on one device by one measurer in one unit."""
     parts = []
-    for history in histories:
-        title = f"{history.model} on {history.device} ({history.board})"
+    for runs in histories:
+        last = runs[-1]
+        title = f"{last.build.model} on {last.device} ({last.build.board}), in {last.unit}"
+        measurer = f"Measured by {measurer_in_words(last.measured_by)}."
         rows = [
             (
                 f"<a href='/compare?before={html_text(before.id)}&amp;after={html_text(run.id)}'>"
@@ -87,15 +80,14 @@ def results_page(histories: Sequence[History]) -> str:
                 else html_text(run.id[:_SHORT]),
                 html_text(run.measured_at[:16].replace("T", " ")),
                 html_text(", ".join(run.build.offload) or "none"),
-                _amount(run, run.median),
-                _amount(run, run.p90),
+                *_cells(run),
                 str(run.conditions.threads),
                 html_text(run.purpose),
             )
-            for before, run in zip((None, *history.runs), history.runs, strict=False)
+            for before, run in zip((None, *runs), runs, strict=False)
         ]
         parts.append(
-            f"<h2>{html_text(title)}</h2>{_curve(history.runs)}"
+            f"<h2>{html_text(title)}</h2><p>{html_text(measurer)}</p>{_curve(runs)}"
             + table(
                 ("run", "when", "offload", "median", "p90", "threads", "for"),
                 list(reversed(rows)),
@@ -112,15 +104,15 @@ def comparison_page(comparison: Comparison) -> str:
             title,
             html_text(run.id[:_SHORT]),
             html_text(run.measured_at[:16].replace("T", " ")),
-            _amount(run, run.median),
-            _amount(run, run.p90),
+            *_cells(run),
             html_text(", ".join(run.build.offload) or "none"),
         )
         for title, run in (("before", before), ("after", after))
     ]
     notes = [f"not comparable: {text}" for text in comparison.obstacles] + list(comparison.remarks)
     body = (
-        f"<h2>{html_text(after.build.model)} on {html_text(after.device)}: "
+        f"<h2>{html_text(after.build.model)} on "
+        f"{html_text(beside(after.device, after.measured_by))}: "
         f"{comparison.verdict}</h2>"
         + table(("", "run", "when", "median", "p90", "offload"), rows, numbers=(3, 4))
         + f"<p>{comparison.spread_in_words()}</p>"
@@ -145,5 +137,7 @@ def _curve(runs: Sequence[BenchRun]) -> str:
     return svg.picture(width, height, path, role="img", aria_label=words)
 
 
-def _amount(run: BenchRun, value: float) -> str:
-    return html_text(measured(value, run.unit))
+def _cells(run: BenchRun) -> tuple[str, str]:
+    """Return the median with its measurer, and the 90th percentile."""
+    median = figure(run.median, run.unit, run.measured_by)
+    return html_text(median), html_text(measured(run.p90, run.unit))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 from edgekit.base.quoting import prometheus_label
 from edgekit.farm.health import State
 from edgekit.farm.status import DeviceStatus, FarmStatus
 from edgekit.store.tuning_results import SessionSummary
+from edgekit.store.tuning_runs import TuningSession
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _STATES: tuple[State, ...] = (
@@ -83,34 +85,33 @@ def tuning_metrics(running: Sequence[SessionSummary] | None) -> str:
         f"edgekit_tuning_sessions {len(running)}",
     ]
     points = [(one.session, one.progress) for one in running if one.progress is not None]
-    for name, kind, text, values in (
-        ("trials_total", "counter", "Candidates so far.", [p.trials for _, p in points]),
-        (
-            "failed_total",
-            "counter",
-            "Candidates that failed so far.",
-            [p.failed for _, p in points],
-        ),
-        (
-            "own_seconds",
-            "gauge",
-            "Time of the model's kernels with the rules' schedules.",
-            [p.own_us / 1e6 for _, p in points],
-        ),
-        (
-            "best_seconds",
-            "gauge",
-            "Time of the model's kernels with the best schedules so far.",
-            [p.best_us / 1e6 for _, p in points],
-        ),
-    ):
-        lines += [f"# HELP edgekit_tuning_{name} {text}", f"# TYPE edgekit_tuning_{name} {kind}"]
-        lines += [
-            f'edgekit_tuning_{name}{{session="{session.id}",model={prometheus_label(session.model)},'
-            f"board={prometheus_label(session.board)}}} {value}"
-            for (session, _), value in zip(points, values, strict=True)
-        ]
+    counts = (
+        ("trials_total", "Candidates so far.", attrgetter("trials")),
+        ("failed_total", "Candidates that failed so far.", attrgetter("failed")),
+    )
+    for name, text, value in counts:
+        lines += _tuning_metric(name, "counter", text, [(s, value(p)) for s, p in points])
+    for unit, what, factor in (("seconds", "Time", 1e-6), ("instructions", "Instructions", 1e3)):
+        for which, by in (("own", "the rules' schedules"), ("best", "the best schedules so far")):
+            found = [(s, getattr(p, f"{which}_us") * factor) for s, p in points if s.unit == unit]
+            text = f"{what} of the model's kernels with {by}."
+            lines += _tuning_metric(f"{which}_{unit}", "gauge", text, found)
     return "\n".join(lines) + "\n"
+
+
+def _tuning_metric(
+    name: str, kind: str, text: str, values: Sequence[tuple[TuningSession, float]]
+) -> list[str]:
+    return [
+        f"# HELP edgekit_tuning_{name} {text}",
+        f"# TYPE edgekit_tuning_{name} {kind}",
+        *(
+            f'edgekit_tuning_{name}{{session="{session.id}",model={prometheus_label(session.model)},'
+            f"board={prometheus_label(session.board)},"
+            f'measured_by="{session.measured_by or "unknown"}"}} {value}'
+            for session, value in values
+        ),
+    ]
 
 
 def _labels(device: DeviceStatus) -> str:

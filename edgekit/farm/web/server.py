@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from dataclasses import asdict, dataclass
 from http import HTTPStatus
 from threading import Thread
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 from tornado.http1connection import HTTP1Connection
@@ -23,12 +23,14 @@ from edgekit.base.events import SILENT, Events
 from edgekit.base.own_listener import OwnListener, listen_on_loopback
 from edgekit.farm.control import farm_status
 from edgekit.farm.web import markup, page, tuning_page
-from edgekit.farm.web.page import History
 from edgekit.farm.web.prometheus import CONTENT_TYPE, as_metrics, tuning_metrics
 from edgekit.farm.web.token import web_token
 from edgekit.rpc.protocol import LOOPBACK
 from edgekit.store.address import is_off
 from edgekit.store.tuning_results import SessionCurve, running_now, session_curves
+
+if TYPE_CHECKING:
+    from edgekit.store.runs import BenchRun
 
 Query = dict[str, str]
 
@@ -219,12 +221,15 @@ def _curves(store: str | None) -> tuple[SessionCurve, ...]:
     return session_curves(_SESSIONS_SHOWN, store)
 
 
-def _histories(store: str | None) -> tuple[History, ...]:
+def _histories(store: str | None) -> tuple[tuple[BenchRun, ...], ...]:
+    """Return the runs of each model on each device by each measurer in each unit, oldest first."""
     from edgekit.store.bench_runs import RunFilter
     from edgekit.store.results import list_results
 
-    grouped: dict[tuple[str, str, str], list[object]] = {}
+    grouped: dict[tuple[str, ...], list[BenchRun]] = {}
     runs = list_results(RunFilter(limit=_RUNS_SHOWN), store).runs
     for run in reversed(runs):
-        grouped.setdefault((run.build.model, run.build.board, run.device), []).append(run)
-    return tuple(History(*key, tuple(found)) for key, found in sorted(grouped.items()))  # type: ignore[arg-type]
+        measure = (run.unit, run.measured_by or "")
+        key = (run.build.model, run.build.board, run.device, *measure)
+        grouped.setdefault(key, []).append(run)
+    return tuple(tuple(found) for _, found in sorted(grouped.items()))

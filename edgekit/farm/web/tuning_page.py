@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from edgekit.base import svg
+from edgekit.base.measurer import beside, search_figure
 from edgekit.base.quoting import html_text
 from edgekit.base.wording import counted, duration, multiple
 from edgekit.farm.web.markup import LIVE_WORD, live_part, table, whole_page
@@ -52,8 +53,8 @@ def _figures(session: TuningSession, point: TuningProgress) -> tuple[str, ...]:
     return (
         f"{point.trials}{wanted}",
         str(point.failed),
-        duration(point.own_us / 1e6),
-        duration(point.best_us / 1e6),
+        beside(search_figure(point.own_us, session.unit), session.measured_by),
+        beside(search_figure(point.best_us, session.unit), session.measured_by),
         multiple(point.own_us / point.best_us) if point.best_us > 0 else "",
     )
 
@@ -85,7 +86,8 @@ def _drawing(one: SessionCurve) -> str:
 
     own = path([point.own_us for point in curve], class_="own")
     best = path([point.best_us for point in curve])
-    title = f"{one.session.model} on {', '.join(one.session.devices)}"
+    devices = beside(", ".join(one.session.devices), one.session.measured_by)
+    title = f"{one.session.model} on {devices}, in {one.session.unit}"
     words = f"the best of {counted(one.curve[-1].trials, 'trial')} so far"
     drawn = svg.picture(_WIDTH, _HEIGHT, own, best, role="img", aria_label=words)
     return f"<h2>{html_text(title)}</h2>{drawn}"

@@ -94,6 +94,40 @@ def test_what_was_measured_goes_before_what_is_promised(folder: Path) -> None:
     assert faster == "no: 0.667 times as fast as TVM alone, 6 ms on kitchen against 4 ms"
 
 
+@pytest.mark.parametrize(
+    ("measured_by", "unit", "shown"),
+    [
+        ("emulator", "seconds", "6 ms emulated"),
+        ("emulator", "instructions", "0 instructions emulated"),
+        ("simulator", "seconds", "6 ms simulated"),
+        (None, "seconds", "6 ms of unknown origin"),
+    ],
+)
+def test_only_what_hardware_measured_ranks(
+    folder: Path, measured_by: str | None, unit: str, shown: str
+) -> None:
+    sha256 = open_model(folder / "net.onnx").sha256
+    outbox = folder / "data" / "edgekit" / "outbox"
+    build = replace(a_run().build, model="net", model_sha256=sha256)
+    own = a_run(1, 0.002, build=replace(build, offload=(), digest="11" * 32))
+    library = a_run(2, 0.006, build=replace(build, digest="22" * 32))
+    without = recommended(folder, "--board", "rpi4")["boards"][0]
+    for run in (own, library):
+        post(replace(run, measured_by=measured_by, unit=unit), outbox)
+    (advice,) = recommended(folder, "--board", "rpi4")["boards"]
+    assert [o["name"] for o in advice["options"]] == [o["name"] for o in without["options"]]
+    assert "times as fast" not in json.dumps(advice)
+    assert "--measure on the board itself decides" in advice["verdict"]
+    assert option(advice, "ncnn")["known"]["measured_by"] == measured_by
+    faster = option(advice, "ncnn")["answers"]["faster"]
+    assert faster.startswith(f"not measured on hardware; {shown} on kitchen")
+
+    post(replace(library, id="f" * 32), outbox)
+    (advice,) = recommended(folder, "--board", "rpi4")["boards"]
+    assert advice["verdict"].startswith("ncnn is what was measured")
+    assert option(advice, "TVM alone")["known"] is None, "of another measurer"
+
+
 def test_tuned_kernels_and_the_model_in_int8_are_options_of_their_own(folder: Path) -> None:
     sha256 = open_model(folder / "net.onnx").sha256
     outbox = folder / "data" / "edgekit" / "outbox"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import gc
 import json
 import os
@@ -17,11 +18,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 from support.building import CHECKOUT, run_edgekit, run_with_mount, tmpfs
 from support.needs import needs
 from support.ports import CLOSED_PORT
-from support.stores import Postgres, a_run, all_bench_runs
+from support.stores import Postgres, a_cost, a_run, a_session, all_bench_runs
 
 from edgekit.base.errors import StoreError, UsageError
 from edgekit.store.address import runs_folder, waiting
@@ -34,11 +35,15 @@ from edgekit.store.bench_runs import (
 )
 from edgekit.store.database import Store, close_store, open_store, read, write
 from edgekit.store.documents import from_document
+from edgekit.store.findings import Findings
+from edgekit.store.lookup import region_costs
 from edgekit.store.migrations import NEWEST, STEPS, migrate, version_of
 from edgekit.store.outbox import DAMAGED, deliver, post
 from edgekit.store.queries import VERSION
 from edgekit.store.results import export_results
+from edgekit.store.saving import save_findings
 from edgekit.store.tables import metadata
+from edgekit.store.tuning import find_session
 
 WRITER = """
 import sys
@@ -173,6 +178,52 @@ def test_a_store_of_any_older_version_is_brought_up_with_what_it_holds(
     assert all_bench_runs(store) == ((a_run(1),) if version >= 1 else ())
     assert save_bench_runs(store, [a_run(2)]) == 1
     close_store(store)
+
+
+def test_an_old_store_tells_what_measured_its_records_where_they_say_it(url: str) -> None:
+    """As version 5 left it: without the columns that version 6 brought."""
+    old = open_store(url)
+    runs = [
+        a_run(1, unit="instructions", device="chip"),
+        a_run(2, unit="cycles", device="chip"),
+        a_run(3, device="local"),
+        a_run(4, device="rpi4"),
+    ]
+    save_bench_runs(old, runs)
+    sessions = [
+        a_session(id="1" * 32, target='{"counted in": "instructions"}'),
+        a_session(id="2" * 32, target='{"emulated": {"kind": "llvm"}}'),
+        a_session(id="3" * 32, devices=("kitchen",)),
+        a_session(id="4" * 32),
+    ]
+    save_findings(old, [Findings(session=session) for session in sessions])
+    costs = (a_cost(), a_cost(board="rpi4 (twin)"))
+    save_findings(old, [Findings(regions=costs)])
+
+    def forget(connection: Connection) -> None:
+        for table in ("bench_runs", "region_costs", "tuning_sessions"):
+            connection.execute(text(f"ALTER TABLE {table} DROP COLUMN measured_by"))
+        connection.execute(text("ALTER TABLE tuning_sessions DROP COLUMN unit"))
+        connection.execute(text("UPDATE edgekit_store SET version = 5"))
+
+    write(old, forget)
+    close_store(old)
+
+    store = open_store(url)
+    found = {run.id: run.measured_by for run in all_bench_runs(store)}
+    assert [found[run.id] for run in runs] == ["emulator", "hardware", "hardware", None]
+    read_back = [find_session(store, session.id) for session in sessions]
+    assert [(s.measured_by, s.unit) for s in read_back] == [
+        ("emulator", "instructions"),
+        ("emulator", "seconds"),
+        ("hardware", "seconds"),
+        (None, "seconds"),
+    ]
+    close_store(store)
+    assert [region_costs(cost.board, url)[0].measured_by for cost in costs] == [
+        "hardware",
+        "emulator",
+    ]
 
 
 def test_steps_count_from_one_without_a_gap() -> None:
@@ -331,7 +382,48 @@ def test_the_commands_tell_what_is_there(results: Results) -> None:
     assert "20.0 % slower, and 5.0 % was allowed" in results(
         "compare", "previous", "--fail-above", "5%", code=12
     )
+    assert "and 5.0% was allowed" in results("compare", "previous", "--fail-above", "5", code=12)
+    assert results("compare", "previous", "--fail-above", "25.5")
     assert "is no percentage" in results("compare", "previous", "--fail-above", "much", code=2)
+
+
+def test_runs_of_an_emulator_are_told_and_compared_with_their_like_alone(
+    results: Results,
+) -> None:
+    outbox = results.folder / "data" / "edgekit" / "outbox"
+    board = a_run(1, 0.010)
+    post(board, outbox)
+    post(a_run(2, 0.030, measured_by="emulator"), outbox)
+    assert "30 ms emulated" in results("list")
+    assert "an emulator: its times are not the board's" in results("show", "latest")
+    assert json.loads(results("show", "latest", "--json"))["measured_by"] == "emulator"
+    assert "has the measurer and the unit" in results("compare", "previous", code=2)
+    said = results("compare", board.id, "--fail-above", "5", code=15)
+    assert "is hardware, and the other an emulator" in said
+    assert "after / before" not in said
+
+    post(a_run(3, 0.040, measured_by="emulator"), outbox)
+    said = results("compare", "previous")
+    assert "33.3% slower" in said
+    assert "measured by an emulator" in said
+    counted = a_run(4, 1.5e6, measured_by="emulator", unit="instructions")
+    post(counted, outbox)
+    said = results("compare", board.id, counted.id, code=15)
+    assert "seconds and the other in instructions" in said
+    assert "1,500,000 instructions" in results("list")
+    assert '"exit_code": 15' in results("compare", board.id, counted.id, "--json", code=15)
+    results("export", "all.csv")
+    with (results.folder / "all.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert [row["measured_by"] for row in rows] == ["hardware", *["emulator"] * 3]
+
+
+def test_a_busy_device_is_no_regression(results: Results) -> None:
+    outbox = results.folder / "data" / "edgekit" / "outbox"
+    post(a_run(1, 0.010), outbox)
+    busy = replace(a_run().conditions, busy=True)
+    post(a_run(2, 0.030, conditions=busy), outbox)
+    assert "was busy" in results("compare", "previous", "--fail-above", "5", code=15)
 
 
 def test_results_travel_in_files(results: Results, tmp_path: Path) -> None:

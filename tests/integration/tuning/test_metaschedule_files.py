@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.building import run_edgekit
-from support.stores import save_records
+from support.stores import A_WORKLOAD, a_record, save_records
 
 from edgekit.base.errors import InputError
+from edgekit.base.events import Event, Events, Warned
 from edgekit.base.tvm_compat import load_tensor_intrinsics, load_tvm
 from edgekit.compiler.schedules.choices import choice_from_json
 from edgekit.profiles.cpu import Target
@@ -181,6 +182,22 @@ def test_a_stores_own_records_come_back_to_it_as_known(tuned: Path, tmp_path: Pa
     assert import_metaschedule(tmp_path / "out", url).new == 0
     other = import_metaschedule(tmp_path / "out", f"sqlite:///{tmp_path / 'other.db'}")
     assert other.new == other.runs == len(lines(tuned / RECORDS)) + 1
+
+
+def test_an_emulators_times_are_not_exported_as_a_boards(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 's.db'}"
+    target = json.dumps({"emulated": json.loads(TARGET.as_json())})
+    record = a_record(
+        workload=replace(A_WORKLOAD, target=target, module="{}"),
+        choice={"family": "trace", "trace": "[]"},
+    )
+    store = open_store(url)
+    save_records(store, [record])
+    close_store(store)
+    heard: list[Event] = []
+    assert export_metaschedule(tmp_path / "out", url, Events(heard.append)).runs == 0
+    warned = [event.text for event in heard if isinstance(event, Warned)]
+    assert warned == ["records that an emulator timed are left out: 1"]
 
 
 def test_a_store_without_traces_exports_an_empty_database(tmp_path: Path) -> None:

@@ -70,12 +70,28 @@ def test_a_board_that_is_not_there_stops_no_other(folder: Path) -> None:
     words = ("--boards", "local,rpi5", "--offload", "none,tensorrt", "-o", "out")
     ran = run_edgekit("bench", "net.onnx", "--seconds", "0.1", *words, folder=folder)
     assert ran.code == 10
-    assert "3 of 4 measurements failed" in ran.err
+    assert "1 of 4 measurements failed" in ran.err
     cells = json.loads((folder / "out" / "matrix.json").read_text())["cells"]
-    status = {(c["board"], c["offload"]): c["status"] for c in cells}
-    assert status.pop(("local", "none")) == "done"
-    assert set(status.values()) == {"failed"}
-    assert "no device is known" in (folder / "out" / "matrix.md").read_text()
+    assert {(c["board"], c["offload"]): c["status"] for c in cells} == {
+        ("local", "none"): "done",
+        ("local", "tensorrt"): "not possible",
+        ("rpi5", "none"): "failed",
+        ("rpi5", "tensorrt"): "not possible",
+    }
+    report = (folder / "out" / "matrix.md").read_text()
+    assert "no device is known" in report
+    assert "rpi5 can't offload to tensorrt" in report
+
+
+def test_what_a_board_cannot_use_is_said_and_is_no_failure(folder: Path) -> None:
+    words = ("--boards", "local", "--offload", "none,tensorrt", "-o", "out")
+    ran = run_edgekit("bench", "net.onnx", "--seconds", "0.1", *words, folder=folder)
+    assert ran.code == 0, ran.err
+    assert "not possible" in ran.out
+    assert "local can't offload to tensorrt" in ran.out
+    ran = run_edgekit("bench", "net.onnx", *words[:2], "--offload", "tensorrt", folder=folder)
+    assert ran.code == 2, "nothing could be measured"
+    assert "local can't offload to tensorrt" in ran.err
 
 
 def test_boards_that_end_at_the_same_time_lose_no_cell(tmp_path: Path) -> None:

@@ -151,7 +151,9 @@ def test_what_was_measured_on_the_board_is_part_of_the_plan(
     board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EDGEKIT_STORE", "")
-    record = Measured("r", "mine", "anywhere", "1", 1.0, 2.0, True, "desk", "2026-01-01T00:00:00Z")
+    record = Measured(
+        "r", "mine", "anywhere", "1", 1.0, 2.0, True, "desk", "2026-01-01T00:00:00Z", "hardware"
+    )
     keep_measurement(record)
     keep_measurement(replace(record, board="other", region="s"))
     assert plan_offload(board, ProjectOffload(), ("anywhere",)).measured == {"r": record}
@@ -163,7 +165,9 @@ def test_auto_takes_what_was_measured_to_be_faster_and_nothing_else(
 ) -> None:
     monkeypatch.setenv("EDGEKIT_STORE", "")
     assert plan_offload(board, ProjectOffload(), AUTO).backends == ()
-    slower = Measured("r", "mine", "anywhere", "1", 2.0, 1.0, True, "desk", "2026-01-01T00:00:00Z")
+    slower = Measured(
+        "r", "mine", "anywhere", "1", 2.0, 1.0, True, "desk", "2026-01-01T00:00:00Z", "hardware"
+    )
     keep_measurement(slower)
     assert plan_offload(board, ProjectOffload(), AUTO).backends == ()
 
@@ -188,8 +192,12 @@ def test_what_a_twin_measured_counts_for_twins_alone(
     board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EDGEKIT_STORE", "")
-    real = Measured("r", "mine", "anywhere", "1", 2.0, 1.0, True, "desk", "2026-01-01T00:00:00Z")
-    emulated = replace(real, board=twin_of(board), library_us=0.5, device="twin")
+    real = Measured(
+        "r", "mine", "anywhere", "1", 2.0, 1.0, True, "desk", "2026-01-01T00:00:00Z", "hardware"
+    )
+    emulated = replace(
+        real, board=twin_of(board), library_us=0.5, device="twin", measured_by="emulator"
+    )
     keep_measurement(emulated)
     assert plan_offload(board, ProjectOffload(), ("anywhere",)).measured == {}
     assert plan_offload(board, ProjectOffload(), AUTO, twin=True).backends == ("anywhere",)

@@ -23,6 +23,7 @@ RECORD = Measured(
     agrees=True,
     device="kitchen",
     measured_at="2026-01-02T03:04:05.000000Z",
+    measured_by="hardware",
 )
 
 

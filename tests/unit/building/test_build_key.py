@@ -80,7 +80,9 @@ OFFLOAD: dict[str, dict[str, object]] = {
     "regions of one layer": {"one_layer_each": True},
     "a measurement": {
         "measured": {
-            "r": Measured("r", "rpi4", "ncnn", "1", 1.0, 2.0, True, "kitchen", "2026-01-01T00:00Z")
+            "r": Measured(
+                "r", "rpi4", "ncnn", "1", 1.0, 2.0, True, "kitchen", "2026-01-01T00:00Z", "hardware"
+            )
         }
     },
 }

@@ -39,7 +39,7 @@ def profile_of(*kernels: KernelTime, inferences: int = 2) -> BenchSamples:
 def test_the_slowest_kernel_comes_first_with_its_share() -> None:
     measured = profile_of(KernelTime("pad", 8, 250), KernelTime("conv", 2, 750))
 
-    profile = summarise_samples(Path("b"), "local", "local", measured).profile
+    profile = summarise_samples(Path("b"), "local", "local", measured, "hardware").profile
 
     assert profile is not None
     assert [(k.name, k.calls, k.share) for k in profile.kernels] == [
@@ -53,7 +53,7 @@ def test_the_slowest_kernel_comes_first_with_its_share() -> None:
 def test_shares_add_up_whatever_was_measured(kernels: list[tuple[int, int]]) -> None:
     measured = profile_of(*(KernelTime(f"k{i}", *k) for i, k in enumerate(kernels)))
 
-    profile = summarise_samples(Path("b"), "local", "local", measured).profile
+    profile = summarise_samples(Path("b"), "local", "local", measured, "hardware").profile
 
     assert profile is not None
     total = sum(kernel.share for kernel in profile.kernels)

@@ -40,7 +40,11 @@ def test_whatever_comes_over_the_line_is_taken_or_left(lines: list[str]) -> None
 def test_energy_is_of_one_inference_and_idle_is_named() -> None:
     power = PowerUse("VDD_IN", 6.0, 4.0, 3.0, 0.5, ())
     report = summarise_samples(
-        Path("b"), "jetson-orin", "lab", samples(Observed(power, Warmth(40, 50, 55.5), True))
+        Path("b"),
+        "jetson-orin",
+        "lab",
+        samples(Observed(power, Warmth(40, 50, 55.5), True)),
+        "hardware",
     )
     assert report.power is not None
     assert report.power.joules == pytest.approx(0.06)
@@ -52,7 +56,7 @@ def test_energy_is_of_one_inference_and_idle_is_named() -> None:
 
 def test_what_a_board_cant_tell_is_null() -> None:
     for observed in (None, Observed(None, None, None)):
-        report = summarise_samples(Path("b"), "rpi4", "kitchen", samples(observed))
+        report = summarise_samples(Path("b"), "rpi4", "kitchen", samples(observed), "hardware")
         assert (report.power, report.temperature, report.throttled) == (None, None, None)
 
 

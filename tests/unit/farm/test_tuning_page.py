@@ -58,9 +58,31 @@ def test_metrics_tell_where_sessions_stand_and_whether_the_store_answers() -> No
     text = tuning_metrics(running)
     assert "edgekit_store_up 1\n" in text
     assert "edgekit_tuning_sessions 2\n" in text
-    assert 'model="a\\"b",board="rpi4"} 32\n' in text
+    assert 'model="a\\"b",board="rpi4",measured_by="hardware"} 32\n' in text
     assert text.count("edgekit_tuning_trials_total{") == 1
     assert "edgekit_store_up 0\n" in tuning_metrics(None)
+
+
+def test_instructions_are_no_seconds_in_metrics_or_on_the_page() -> None:
+    counted = a_session(state="done", ended_at=now(), measured_by="emulator", unit="instructions")
+    point = a_point(1, own_us=2000.0, best_us=1500.0)
+    text = tuning_metrics([SessionSummary(counted, point)])
+    labels = f'{{session="{counted.id}",model="net",board="rpi4",measured_by="emulator"}}'
+    assert f"edgekit_tuning_own_instructions{labels} 2000000.0\n" in text
+    assert f"edgekit_tuning_best_instructions{labels} 1500000.0\n" in text
+    assert "edgekit_tuning_own_seconds{" not in text
+    part = sessions_part((SessionCurve(counted, (point, a_point(2, best_us=1500.0))),))
+    assert "1,500,000 instructions" in part
+    assert " ms" not in part
+
+
+def test_the_page_says_that_a_search_was_on_an_emulator() -> None:
+    emulated = a_session(measured_by="emulator")
+    assert "1 ms emulated" in sessions_part((SessionCurve(emulated, (a_point(1),)),))
+    unknown = a_session(measured_by=None)
+    assert "1 ms of unknown origin" in sessions_part((SessionCurve(unknown, (a_point(1),)),))
+    text = tuning_metrics([SessionSummary(unknown, a_point(1))])
+    assert 'measured_by="unknown"} 0.001\n' in text
 
 
 def test_a_token_that_others_could_have_read_is_made_anew(

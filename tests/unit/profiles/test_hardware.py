@@ -149,7 +149,7 @@ def _measured(emulated: bool) -> BenchSamples:
 
 
 def test_cycles_of_a_real_core_have_times() -> None:
-    report = summarise_samples(Path("b"), "stm32f405", "wing", _measured(False))
+    report = summarise_samples(Path("b"), "stm32f405", "wing", _measured(False), "hardware")
     assert report.counted is not None
     assert (report.counted.unit, report.counted.clock) == ("cycles", 64_000_000)
     assert (report.counted.minimum, report.counted.median, report.counted.maximum) == (
@@ -167,7 +167,7 @@ def test_cycles_of_a_real_core_have_times() -> None:
 
 
 def test_instructions_of_an_emulated_core_have_none() -> None:
-    report = summarise_samples(Path("b"), "mps2-an386", "twin", _measured(True))
+    report = summarise_samples(Path("b"), "mps2-an386", "twin", _measured(True), "emulator")
     assert report.counted is not None
     assert (report.counted.unit, report.counted.clock) == ("instructions", None)
     # 640 ticks of 40 ns, 64 ns an instruction.

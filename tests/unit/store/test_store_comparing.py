@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.stores import a_run
 
-from edgekit.base.errors import RegressionError
+from edgekit.base.errors import NotComparableError, RegressionError
 from edgekit.store.comparing import best_of, compare_runs, median_interval
 from edgekit.store.results import raise_if_regressed
 from edgekit.store.runs import BenchRun
@@ -65,8 +65,35 @@ def test_other_conditions_are_no_comparison(change: dict[str, object], said: str
     comparison = compare_runs(before, after)
     assert comparison.verdict == "not comparable"
     assert said in " ".join(comparison.obstacles)
-    with pytest.raises(RegressionError, match="can't be compared"):
+    with pytest.raises(NotComparableError, match="can't be compared") as caught:
         raise_if_regressed(comparison, 0.5)
+    assert caught.value.exit_code not in (0, RegressionError.exit_code)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ({"unit": "instructions"}, {"unit": "instructions"}, None),
+        ({}, {"unit": "instructions"}, "seconds and the other in instructions"),
+        ({}, {"measured_by": "emulator"}, "is hardware, and the other an emulator"),
+        ({"measured_by": "simulator"}, {"measured_by": "emulator"}, "is a simulator, and"),
+        ({"measured_by": None}, {}, "is unknown, and the other hardware"),
+        ({"measured_by": None}, {"measured_by": None}, None),
+        ({"measured_by": "emulator"}, {"measured_by": "emulator"}, None),
+    ],
+)
+def test_two_units_or_two_measurers_have_no_ratio(
+    before: dict[str, object], after: dict[str, object], said: str | None
+) -> None:
+    one, other = a_run(1, **before), a_run(2, **after)
+    if said is None:
+        comparison = compare_runs(one, other)
+        is_own = one.measured_by == "hardware"
+        assert any("measured by" in text for text in comparison.remarks) != is_own
+        return
+    with pytest.raises(NotComparableError, match=said) as caught:
+        compare_runs(one, other)
+    assert caught.value.hint is not None
 
 
 def test_another_offload_is_what_one_compares_and_is_said() -> None:

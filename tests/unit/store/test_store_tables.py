@@ -10,7 +10,8 @@ TABLES = """
 [bench_runs]
 build_id builds.id!, busy BOOLEAN!, device_id devices.id!, frequency_mhz FLOAT, governor
 TEXT, host VARCHAR(200)!, id VARCHAR(32)!*, joules FLOAT, load_average FLOAT, mean
-FLOAT!, measured_at VARCHAR(32)!, median FLOAT!, minimum FLOAT!, model_peak BIGINT,
+FLOAT!, measured_at VARCHAR(32)!, measured_by VARCHAR(20), median FLOAT!, minimum
+FLOAT!, model_peak BIGINT,
 notes TEXT!, p90 FLOAT!, p99 FLOAT!, preemptions INTEGER, process_peak BIGINT, purpose
 VARCHAR(20)!, samples BLOB!, stdev FLOAT!, temperature_c FLOAT, threads INTEGER!,
 throttled BOOLEAN, unit VARCHAR(20)!, warmup INTEGER!
@@ -25,7 +26,8 @@ version INTEGER!
 id INTEGER!*, name VARCHAR(500)!, sha256 VARCHAR(64)!
 [region_costs]
 agrees BOOLEAN!, backend VARCHAR(100)!, board VARCHAR(100)!*, device VARCHAR(200)!,
-library_us FLOAT!, measured_at VARCHAR(40)!, region VARCHAR(200)!*, tvm_us FLOAT!,
+library_us FLOAT!, measured_at VARCHAR(40)!, measured_by VARCHAR(20), region
+VARCHAR(200)!*, tvm_us FLOAT!,
 version VARCHAR(100)!*
 [tuning_progress]
 at VARCHAR(40)!*, best_us FLOAT!, failed INTEGER!, own_us FLOAT!, session VARCHAR(32)!*,
@@ -36,9 +38,10 @@ VARCHAR(50), id VARCHAR(32)!*, measured_at VARCHAR(40)!, own_us FLOAT, session
 VARCHAR(32), workload_id workloads.id!
 [tuning_sessions]
 board VARCHAR(100)!, devices TEXT!, ended_at VARCHAR(40), heard_at VARCHAR(40)!, host
-VARCHAR(200)!, id VARCHAR(32)!*, kernels INTEGER!, model VARCHAR(500)!, model_sha256
+VARCHAR(200)!, id VARCHAR(32)!*, kernels INTEGER!, measured_by VARCHAR(20), model
+VARCHAR(500)!, model_sha256
 VARCHAR(64)!, process VARCHAR(100)!, started_at VARCHAR(40)!, state VARCHAR(20)!, target
-TEXT!, wanted_seconds FLOAT, wanted_trials INTEGER
+TEXT!, unit VARCHAR(20)!, wanted_seconds FLOAT, wanted_trials INTEGER
 [workloads]
 id INTEGER!*, key VARCHAR(200)!, module TEXT, target TEXT!, target_sha256 VARCHAR(64)!,
 version INTEGER!, words TEXT!

@@ -29,13 +29,13 @@ STEADY = BenchSamples(
 
 
 def notes(samples: BenchSamples) -> str:
-    return " / ".join(summarise_samples(Path("b"), "local", "local", samples).notes)
+    return " / ".join(summarise_samples(Path("b"), "local", "local", samples, "hardware").notes)
 
 
 @given(st.lists(st.integers(1, 10**12), min_size=1, max_size=300))
 def test_statistics_are_those_of_numpy(nanoseconds: list[int]) -> None:
     measured = replace(STEADY, nanoseconds=tuple(nanoseconds))
-    report = summarise_samples(Path("b"), "local", "local", measured)
+    report = summarise_samples(Path("b"), "local", "local", measured, "hardware")
     seconds = np.array(nanoseconds) / 1e9
 
     found = [report.median, report.p90, report.p99, report.minimum, report.mean]
@@ -69,7 +69,7 @@ def test_what_cannot_be_read_is_null_and_never_zero() -> None:
         STEADY, host_before=blind, host_after=blind, memory=MemoryUse(None, None), preemptions=None
     )
 
-    report = summarise_samples(Path("b"), "local", "local", measured)
+    report = summarise_samples(Path("b"), "local", "local", measured, "hardware")
 
     assert report.governor is None and report.frequency_mhz is None
     assert report.memory.model_peak is None
@@ -77,7 +77,7 @@ def test_what_cannot_be_read_is_null_and_never_zero() -> None:
 
 
 def test_memory_of_the_model_is_what_it_added() -> None:
-    report = summarise_samples(Path("b"), "local", "local", STEADY)
+    report = summarise_samples(Path("b"), "local", "local", STEADY, "hardware")
 
     assert (report.memory.process_peak, report.memory.model_peak) == (5000, 4000)
 

@@ -16,6 +16,7 @@ def verified(*seconds: float) -> VerifyReport:
         bundle=Path("net"),
         board="rpi4",
         device="pi",
+        measured_by="hardware",
         oracle="onnxruntime",
         reference=True,
         passed=True,
