@@ -233,7 +233,7 @@ def _render_run(console: Console, run: BenchRun) -> None:
 
 def _render_comparison(console: Console, comparison: Comparison) -> None:
     before, after = comparison.before, comparison.after
-    console.heading(f"{after.build.model} on {after.device}: {comparison.verdict_in_words()}")
+    console.heading(comparison.headline())
     console.table(
         ("", "run", "when", "median", "p90", "offload", "threads"),
         [

@@ -41,7 +41,7 @@ def test_what_a_twin_measured_decides_for_twins_alone(request_: BuildRequest) ->
 
     report = tune(request_, pool, Effort(trials=FEW))
 
-    assert report.emulated
+    assert report.measured_by == "emulator"
     assert report.devices == (BOARD,)
     assert report.trials == FEW
     measured = [kernel for kernel in report.kernels if kernel.own_us is not None]
