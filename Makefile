@@ -11,12 +11,14 @@ PARALLEL := -n $(WORKERS) --dist worksteal
 STORY := tests/e2e/test_stories.py::test_from_a_model_file_to_a_deployed_verified_and_measured_bundle
 # If one can't be built, its tests are skipped with a reason.
 BUILD_LIBRARIES = @$(MAKE) --no-print-directory libraries || echo "make: tests of these libraries wait"
+# Every broken link and anchor is told, and is an error.
+SITE_OPTIONS := --quiet --fail-on-warning --keep-going --builder html --conf-dir docs --doctree-dir build/.doctrees
 export EDGEKIT_VENV := $(VENV)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-demo setup-dev libraries demo demo-local test test-fast test-slow test-all campaigns \
         lint format coverage bench operator-tests node-tests node-tests-twin graph-tests model-tests model-table faults fuzz \
-        test-pythons dist clean distclean
+        test-pythons docs dist clean distclean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -101,6 +103,10 @@ faults: setup ## Inject every fault of a farm in turn and check that work goes o
 
 test-pythons: ## Run the unit tests under every supported Python found on this machine
 	@scripts/test-pythons
+
+docs: ## Build the documentation as a site, build/docs; a broken link is an error
+	@scripts/setup docs
+	$(BIN)/sphinx-build $(SITE_OPTIONS) . build/docs
 
 dist: setup-dev ## Build the wheel and the source distribution into dist/
 	$(BIN)/python -m build --installer pip --outdir dist

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from benchmarks import figures
+
 END_MARK = "<!-- end -->\n"
 
 
-def write_table(page: Path, mark: str, text: str) -> None:
-    """In place of what an earlier run wrote between the mark and its end."""
+def write_table(page: Path, mark: str, text: str, *, dates: bool = True) -> None:
+    """Replace what lies between the mark and its end, and date the header above the mark."""
     before, found, after = page.read_text(encoding="utf-8").partition(mark)
     assert found, f"{page} has lost its mark"
     _, end, rest = after.partition(END_MARK)
     assert end, f"{page} has lost the end of its mark"
-    page.write_text(f"{before}{mark}\n{text.strip()}\n\n{end}{rest}", encoding="utf-8")
+    dated = figures.measured(before, last=True) if dates else before
+    page.write_text(f"{dated}{mark}\n{text.strip()}\n\n{end}{rest}", encoding="utf-8")

@@ -25,6 +25,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks import figures
 from benchmarks.model_zoo import MODELS, fetch
 from edgekit.aot.compile import Compiled, compile_tree
 from edgekit.aot.generators import generators, portable_generators
@@ -265,6 +266,7 @@ def main() -> None:
         page = DOCS.read_text(encoding="utf-8")
         before, _, rest = page.partition(BEGIN)
         _, _, after = rest.partition(END)
+        before = figures.measured(before, last=True)
         DOCS.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", encoding="utf-8")
 
 

@@ -24,6 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks import figures
 from benchmarks.model_zoo import MODELS, ZooModel, fetch
 from edgekit.advice.summary import summarise
 from edgekit.api.functions import make_request
@@ -44,6 +45,8 @@ from edgekit.verbs.bench import bench
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "models.md"
 SEEDS = 10
 ROUNDS = 5
+JUDGED = ("edgekit/compiler", "edgekit/models")
+"""The code whose figures these are."""
 PLAN = BenchPlan(warmup=1, runs=3, seconds=0.3, threads=1)
 
 
@@ -234,6 +237,7 @@ oracle is faster.
 Where a model's largest outputs are themselves tiny (PP-OCRv4 on inputs that show no text: 6e-5), a
 large relative error is a small one: `edgekit verify` judges by docs/verify.md.
 
+{header}
 Measured on {machine}.
 
 """
@@ -265,7 +269,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("| " + " | ".join(_cells(rows[-1])) + " |", flush=True)
     if not options.filter:
         DOCS.write_text(
-            PREAMBLE.format(seeds=SEEDS, rounds=ROUNDS, machine=machine()) + table(rows)
+            PREAMBLE.format(
+                seeds=SEEDS,
+                rounds=ROUNDS,
+                machine=machine(),
+                header=figures.header("python -m benchmarks.models", JUDGED),
+            )
+            + table(rows)
         )
     failed = [
         row

@@ -54,10 +54,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from benchmarks import figures
 from benchmarks.doc_table import write_table
 from benchmarks.onnx_on_twin import build_for_board, one_an_operator, run_on_twin
 from benchmarks.onnx_verdicts import (
     ATOL,
+    JUDGED,
     MARK,
     RTOL,
     Verdict,
@@ -492,7 +494,8 @@ def main() -> int:
     if whole and not options.no_docs:
         DOCS.write_text(markdown(verdicts, onnx.__version__, sampled(DOCS)))
     if options.twin and everything and not options.no_docs:
-        write_table(DOCS, MARK, section(verdicts))
+        header = figures.header("python benchmarks/onnx_nodes.py --twin", JUDGED)
+        write_table(DOCS, MARK, f"{header}\n{section(verdicts)}", dates=False)
     print(f"{len(cases)} cases in {seconds:.0f} s: {dict(counts)}")
     if backends:
         offloaded = sum(1 for item in verdicts if item.regions)

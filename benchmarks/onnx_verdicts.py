@@ -9,9 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks import figures
 from benchmarks.doc_table import END_MARK
 
 RTOL, ATOL = 1e-3, 1e-5
+JUDGED = ("edgekit/compiler", "edgekit/models")
+"""The code that the page judges."""
 MARK = "<!-- benchmarks/onnx_nodes.py --twin -->\n"
 """Before what the sample gave, in docs/onnx-operators.md."""
 
@@ -41,6 +44,7 @@ def markdown(verdicts: Sequence[Verdict], version: str, from_twin: str) -> str:
         f"{ATOL:g}; bfloat16 to two units in the last place; whole numbers exactly).",
         "Inputs that only decide shapes (axes, shapes, pads, counts) are bound as constants.",
         "",
+        figures.header("python benchmarks/onnx_nodes.py", JUDGED),
         "| right | refused with a reason | wrong | crashing |",
         "|---|---|---|---|",
         f"| {totals['right']} | {totals['refused']} | {totals['wrong']} | {totals['crash']} |",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from edgekit.cli import root
+from edgekit.cli import GROUPS, root
 
 TARGET = Path(__file__).parent / "cli.md"
 
@@ -16,6 +16,9 @@ _INTRODUCTION = """\
 # The command line
 
 Written by `python docs/make_cli_reference.py`; a test compares it with the commands.
+
+@TABLE@
+## All commands
 
 What all commands have in common:
 
@@ -40,11 +43,21 @@ These flags work before and after a command's name:
 
 def cli_reference() -> str:
     context = click.Context(root, info_name="edgekit")
-    lines = [_INTRODUCTION.rstrip("\n")]
+    lines = [_INTRODUCTION.rstrip("\n").replace("@TABLE@\n", _table())]
     lines += [_row(option) for option in _options(root) if option.name != "version"]
     for path, command in _commands(root, context):
         lines += ["", *_section(path, command)]
     return "\n".join(lines) + "\n"
+
+
+def _table() -> str:
+    """Return a table of the commands, by group, with links to their sections."""
+    lines = []
+    for title, entries in GROUPS:
+        lines += [f"| {title} | |", "|---|---|"]
+        lines += [f"| [{each.name}](#edgekit-{each.name}) | {each.help} |" for each in entries]
+        lines.append("")
+    return "\n".join([*lines, ""])
 
 
 def _commands(group: click.Group, context: click.Context) -> Iterator[tuple[str, click.Command]]:

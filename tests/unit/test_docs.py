@@ -13,7 +13,8 @@ import pytest
 from support.pages import files_of
 from support.source import ROOT
 
-from edgekit.cli import COMMANDS, root
+from benchmarks import figures
+from edgekit.cli import root
 
 PAGES = sorted(
     [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
@@ -118,20 +119,13 @@ def test_the_check_itself_tells_right_from_wrong(line: str, expected: str | None
     assert found == expected or (expected is not None and expected in (found or ""))
 
 
-def test_the_readme_names_every_command() -> None:
-    named = {
-        typed.text.split()[1] for typed in commands("edgekit") if typed.page.name == "README.md"
-    }
-
-    assert not {entry.name for entry in COMMANDS} - named
-
-
 def test_every_make_target_in_the_docs_exists() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
 
     assert commands("make")
-    assert not [str(typed) for typed in commands("make") if typed.text.split()[1] not in targets]
+    own = [typed for typed in commands("make") if typed.text.split()[1] != "-C"]
+    assert not [str(typed) for typed in own if typed.text.split()[1] not in targets]
 
 
 def test_every_make_target_is_explained() -> None:
@@ -173,3 +167,65 @@ def test_every_python_file_named_in_the_docs_exists() -> None:
         if not any((r / span).exists() for r in roots)
         and not (page.parent.name == "adding" and span in files_of(page.name))
     ]
+
+
+WITHOUT_FIGURES = {
+    ("bare-metal.md", "mcu --layers"),
+    ("ncnn.md", "onnx_nodes"),
+    ("operator.md", "onnx_nodes --filter '^test_lstm'"),
+    ("offload.md", "onnx_nodes --offload ncnn --lab --touched"),
+    ("rpc.md", "farm"),
+    ("rpc.md", "tuning"),
+    ("verify.md", "reference_vectors MODEL"),
+}
+"""Benchmarks that a page names without showing what they print."""
+
+
+@pytest.mark.parametrize("page", figures.pages(), ids=lambda page: page.name)
+def test_figures_say_whether_they_are_older_than_the_code_that_they_judge(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+
+    assert figures.with_sentences(text) == text, "run python -m benchmarks.figures"
+
+
+@pytest.mark.parametrize("page", figures.pages(), ids=lambda page: page.name)
+def test_figures_of_a_benchmark_are_dated(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    named = re.findall(r"`(?:python (?:-m )?)?benchmarks[./](\w+)(?:\.py)?([^`]*)`", text)
+    dated = " ".join(figures.commands(text))
+
+    assert not [
+        name + more
+        for name, more in named
+        if (page.name, name + more) not in WITHOUT_FIGURES
+        and name not in ("networks", "model_zoo")
+        and not re.search(rf"benchmarks[./]{name}\b", dated)
+    ]
+
+
+def test_a_changed_line_of_code_makes_figures_outdated_and_a_comment_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(figures, "ROOT", tmp_path)
+    (tmp_path / "room").mkdir()
+    source = tmp_path / "room/one.py"
+
+    def sentence(code: str, page: str | None = None) -> str:
+        source.write_text(code)
+        figures.digest.cache_clear()
+        text = page or figures.header("python -m benchmarks.x", ["room"], "2026-01-02")
+        return figures.with_sentences(text)
+
+    page = sentence('def f():\n    """Return 1."""\n    return "#1"\n')
+    dated = "*Measured on 2026-01-02 by `python -m benchmarks.x`"
+    assert page.splitlines()[1] == f"{dated}.*"
+    same = 'def f():  # why\n    """Return one.\n\n    Twice.\n    """\n    return "#1"\n'
+    assert sentence(same, page) == page
+    later = sentence(same.replace("#1", "#2"), page)
+    changed = "`room` changed since, so that a run may differ.*"
+    assert later.splitlines()[1] == f"{dated}. Outdated: {changed}"
+    assert sentence(same, later) == page
+    sentence(same.replace("#1", "#2"))
+    assert "Outdated" not in figures.measured(later)
+    assert figures.measured(later + later, last=True).count("Outdated") == 1
+    figures.digest.cache_clear()

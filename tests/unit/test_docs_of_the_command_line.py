@@ -1,4 +1,4 @@
-"""docs/cli.md, docs/exit-codes.md and docs/project-file.md say what the code does."""
+"""docs/cli.md, docs/exit-codes.md, docs/project-file.md and the picture say what the code does."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import runpy
 from pathlib import Path
 
 import numpy as np
+import pytest
 from support.source import ROOT
 
 import edgekit.base.errors
-from edgekit.base.errors import EdgekitError
+from edgekit.base.errors import EdgekitError, ProjectError
 from edgekit.cli.program import OUTPUT_CLOSED
 from edgekit.project.file import find_project
 
@@ -22,6 +23,13 @@ def test_the_reference_of_commands_is_current() -> None:
 
     written = (DOCS / "cli.md").read_text(encoding="utf-8")
     assert written == generator["cli_reference"](), "run python docs/make_cli_reference.py"
+
+
+def test_the_picture_shows_what_the_first_tutorial_prints() -> None:
+    generator = runpy.run_path(str(DOCS / "make_terminal.py"))
+
+    written = (DOCS / "terminal.svg").read_text(encoding="utf-8")
+    assert written == generator["terminal"](), "run python docs/make_terminal.py"
 
 
 def test_every_exit_code_and_error_type_is_explained() -> None:
@@ -53,3 +61,45 @@ def test_the_example_of_a_project_file_is_one(tmp_path: Path) -> None:
     assert project.board == "rpi4"
     assert set(project.constants) == {"axes", "threshold", "table"}
     assert project.preprocess["image"].resize == "crop"
+
+
+UNKNOWN = """
+schema = 1
+zzz = 1
+[store]
+url = "sqlite:///runs.db"
+zzz = 1
+[offload]
+zzz = 1
+[offload.cost]
+zzz = 1
+[cmsis_nn]
+path = "CMSIS-NN"
+zzz = 1
+[devices.kitchen]
+board = "rpi4"
+host = "kitchen.local"
+zzz = 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "tables"),
+    [(UNKNOWN, 6), ('schema = 1\n[preprocess.image]\nlayout = "NCHW"\nzzz = 1\n', 1)],
+)
+def test_every_key_of_a_project_file_is_explained(text: str, tables: int, tmp_path: Path) -> None:
+    """The reader lists the keys of a table where one is unknown."""
+    (tmp_path / "edgekit.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(ProjectError) as caught:
+        find_project(tmp_path)
+    said = "\n".join([caught.value.message, *caught.value.details])
+    lists = [words.split(", ") for words in re.findall(r"one of the keys ((?:\w+, )*\w+)", said)]
+    pages = ("project-file.md", "devices.md", "offload.md")
+    explained = "\n".join((DOCS / page).read_text(encoding="utf-8") for page in pages)
+
+    assert len(lists) == tables
+    assert not [
+        key
+        for key in {key for keys in lists for key in keys} - {"and"}
+        if not re.search(rf"^{key} = |^\[{key}[].]|\.{key}\]$|`{key}\b", explained, re.MULTILINE)
+    ]
