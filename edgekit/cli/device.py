@@ -308,7 +308,7 @@ def clean_command(console: Console, name: str, keep: int, everything: bool) -> N
         raise UsageError("--all keeps nothing", hint="leave --keep or --all out")
     device = _known(console, name).file_keeper()
     with console.events.stage(f"tidy up {name}"):
-        report = device.clean(keep=keep, everything=everything)
+        report = device.clean(keep=keep, everything=everything, events=console.events)
 
     def render() -> None:
         console.print(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import time
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,11 +17,68 @@ from edgekit.cli.options import REMOTE_DEVICE, Group, json_option, pass_console
 from edgekit.rpc.protocol import DEFAULT_PORT
 
 if TYPE_CHECKING:
-    from edgekit.farm.status import DeviceStatus, FarmStatus, HostStatus
+    from edgekit.farm.status import (
+        DeviceStatus,
+        FarmStatus,
+        HostStatus,
+        Lease,
+        Reservation,
+        Waiter,
+    )
     from edgekit.farm.web.server import WebServing
 
 _PORT = click.IntRange(1, (1 << 16) - 1)
 _SECONDS_BETWEEN = 1.0
+
+
+class _Duration(click.ParamType[float]):
+    """A time such as 90m, in seconds."""
+
+    name = "duration"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        found = re.fullmatch(
+            r"([0-9]{1,9}(?:\.[0-9]{1,3})?)\s*([smhd])", str(value).strip().lower()
+        )
+        if found is None:
+            self.fail(f"{value!r} is not a time such as 45s, 90m, 2h or 1d", param, ctx)
+        return float(found[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86_400}[found[2]]
+
+
+_DURATION = _Duration()
+
+longest_option = click.option(
+    "--longest-reservation",
+    type=_DURATION,
+    metavar="TIME",
+    default="24h",
+    show_default=True,
+    help="The most time that `edgekit farm reserve` gives.",
+)
+
+
+@dataclass(frozen=True)
+class ReservationReport:
+    """A device whose reservation began or ended."""
+
+    device: str
+    reservation: Reservation | None
+    lease: Lease | None
+    """The work that goes on before the reservation takes effect, or after its end."""
+
+
+@dataclass(frozen=True)
+class DeviceQueue:
+    """A device that is in use, reserved or waited for."""
+
+    device: str
+    state: str
+    lease: Lease | None
+    reservation: Reservation | None
+    queue: tuple[Waiter, ...]
+    """The clients that wait, the next one first."""
 
 
 @click.group("farm", cls=Group)
@@ -38,19 +97,26 @@ def command() -> None:
 @click.option(
     "--port", type=_PORT, default=DEFAULT_PORT, show_default=True, help="Port of the tracker."
 )
+@longest_option
 @json_option
 @pass_console
-def up_command(console: Console, names: tuple[str, ...], port: int) -> None:
+def up_command(
+    console: Console, names: tuple[str, ...], port: int, longest_reservation: float
+) -> None:
     """Serve all known devices, or those named, until Ctrl-C or `edgekit farm down`.
 
-    Microcontrollers are monitored but not lent, because a serial line has one user.
+    TVM's tracker hands out boards with Linux to TVM's clients. The other commands of edgekit wait
+    in the farm's queue for any device of it.
 
     A lost device is tried again. One that is lost repeatedly is quarantined for a while.
     """
     from edgekit.farm.plan import plan_farm
     from edgekit.farm.run import run_farm
 
-    plan = plan_farm(console.workspace.data.project, names, port)
+    plan = replace(
+        plan_farm(console.workspace.data.project, names, port),
+        longest_reservation=longest_reservation,
+    )
 
     def started(status: FarmStatus) -> None:
         count = len(status.devices)
@@ -138,6 +204,65 @@ def resume_command(console: Console, device: str) -> None:
 
     status = resume(device)
     console.report(status, lambda: _render(console, status))
+
+
+@command.command("reserve", short_help="Keep a device for yourself for a while.")
+@click.argument("device")
+@click.option(
+    "--for",
+    "seconds",
+    type=_DURATION,
+    metavar="TIME",
+    required=True,
+    help="The time, such as 45s, 90m, 2h or 1d.",
+)
+@click.option("--why", "purpose", metavar="TEXT", default="", help="A purpose for others to see.")
+@json_option
+@pass_console
+def reserve_command(console: Console, device: str, seconds: float, purpose: str) -> None:
+    """Reserve DEVICE for your own commands; those of other users wait.
+
+    What runs on it ends first. The reservation ends by itself, with `edgekit farm release`, and
+    survives a restart of the farm. A second one replaces the first. TVM's tracker does not hand
+    out the device meanwhile.
+    """
+    from edgekit.farm.control import reserve
+
+    _show_reservation(console, device, reserve(device, seconds, purpose))
+
+
+@command.command("release", short_help="End a reservation.")
+@click.argument("device")
+@click.option("--force", is_flag=True, help="End the reservation of another user, too.")
+@json_option
+@pass_console
+def release_command(console: Console, device: str, force: bool) -> None:
+    """End your reservation of DEVICE. What runs on the device goes on."""
+    from edgekit.farm.control import release
+
+    _show_reservation(console, device, release(device, force=force))
+
+
+@command.command("queue", short_help="Show who uses and who waits for devices.")
+@click.argument("device", required=False)
+@json_option
+@pass_console
+def queue_command(console: Console, device: str | None) -> None:
+    """Show who uses, has reserved or waits for DEVICE, or any device.
+
+    The next client in the queue is number 1. Clients of TVM's tracker wait there; see
+    `edgekit rpc status`.
+    """
+    from edgekit.farm.control import farm_status
+
+    status = farm_status()
+    chosen = status.devices if device is None else (status.device(device),)
+    queues = [
+        DeviceQueue(one.name, one.state, one.lease, one.reservation, one.queue)
+        for one in chosen
+        if device is not None or one.lease or one.reservation or one.queue
+    ]
+    console.report(queues, lambda: _render_queues(console, queues, status.now))
 
 
 @command.command("join", short_help="Add the devices of another host's farm.")
@@ -255,16 +380,26 @@ def web_command(console: Console, port: int, url: str | None, new_token: bool) -
     "--web/--no-web", default=True, show_default=True, help="Also install the page as a service."
 )
 @click.option("--on", "host", metavar="HOST", help="Install on a host that has joined the farm.")
+@longest_option
 @json_option
 @pass_console
-def install_command(console: Console, names: tuple[str, ...], web: bool, host: str | None) -> None:
+def install_command(
+    console: Console,
+    names: tuple[str, ...],
+    web: bool,
+    host: str | None,
+    longest_reservation: float,
+) -> None:
     """Write units for your user's systemd, so that the farm starts with the host."""
     from edgekit.farm.hosts.install import install, install_on
+    from edgekit.farm.plan import DEFAULT_LONGEST_RESERVATION
 
+    is_default = longest_reservation == DEFAULT_LONGEST_RESERVATION
+    options = () if is_default else ("--longest-reservation", f"{longest_reservation:g}s")
     if host is not None:
-        done = install_on(host, names, web=web)
+        done = install_on(host, names, options, web=web)
     else:
-        done = install(console.workspace.data.project, names, web=web)
+        done = install(console.workspace.data.project, names, options, web=web)
 
     def render() -> None:
         if host is not None:
@@ -276,6 +411,42 @@ def install_command(console: Console, names: tuple[str, ...], web: bool, host: s
             console.print(f"  {line}")
 
     console.report(done, render)
+
+
+def _show_reservation(console: Console, name: str, status: FarmStatus) -> None:
+    device = status.device(name)
+    report = ReservationReport(device.name, device.reservation, device.lease)
+    kept, lease = report.reservation, report.lease
+
+    def render() -> None:
+        if kept is None:
+            console.print(f"{device.name} is not reserved any more")
+            return
+        left = duration(max(kept.until - status.now, 0))
+        console.print(f"{device.name} is reserved for {kept.user} for {left}")
+        if lease is not None and lease.owner.rpartition(":")[0] != kept.user:
+            console.print(f"{lease.owner} ({lease.purpose}) has it now and finishes first")
+
+    console.report(report, render)
+
+
+def _render_queues(console: Console, queues: list[DeviceQueue], now: float) -> None:
+    rows: list[tuple[object, ...]] = []
+    for one in queues:
+        if one.reservation is not None:
+            kept = one.reservation
+            left = f"{duration(max(kept.until - now, 0))} left"
+            rows.append((one.device, "reserved", kept.user, kept.purpose or None, left))
+        if one.lease is not None:
+            since = duration(max(now - one.lease.since, 0)) if one.lease.since else None
+            rows.append((one.device, "has it", one.lease.owner, one.lease.purpose, since))
+        for place, waiter in enumerate(one.queue, 1):
+            since = duration(max(now - waiter.since, 0))
+            rows.append((one.device, str(place), waiter.owner, waiter.purpose, since))
+    if not rows:
+        console.print("no lease of the farm is in use, and nothing waits for one")
+        return
+    console.table(("device", "place", "who", "for", "time"), rows)
 
 
 def _render_web(console: Console, serving: WebServing) -> None:
@@ -298,17 +469,15 @@ def _render(console: Console, status: FarmStatus) -> None:
 
 
 def _row(device: DeviceStatus, now: float, hosts: bool) -> list[object]:
-    lease = device.lease
-    who = None if lease is None else f"{lease.owner}: {lease.purpose}"
-    if device.waiting:
-        who = f"{who or 'no lease'}; {device.waiting} wait"
+    from edgekit.farm.status import users_of
+
     return [
         device.name,
         *((device.host or "here",) * hosts),
         device.key or f"({device.board})",
         device.state,
         duration(max(now - device.since, 0)),
-        who,
+        users_of(device, now) or None,
         None if device.load is None else f"{device.load:.2f}",
         None if device.temperature is None else celsius(device.temperature),
         device.sessions,

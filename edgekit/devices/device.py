@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from edgekit.aot.firmware.firmware_file import FirmwareFile
     from edgekit.bundle.folder import Bundle
     from edgekit.devices.base import Session
+    from edgekit.devices.lending import Lender
     from edgekit.devices.linux.device_log import LogEntry
     from edgekit.devices.linux.hostkeys import Ask
     from edgekit.devices.linux.ready_agent import ReadyAgent
@@ -72,7 +73,9 @@ class KeepsLog(Protocol):
 class KeepsFiles(Protocol):
     """A device with a folder for edgekit's files."""
 
-    def clean(self, *, keep: int = 0, everything: bool = False) -> CleanReport:
+    def clean(
+        self, *, keep: int = 0, everything: bool = False, events: Events = SILENT
+    ) -> CleanReport:
         """Remove edgekit's files, except the `keep` models and agents used last and current
         versions. With `everything`, remove those and the log too."""
         ...
@@ -191,6 +194,10 @@ class Device(ABC):
     def prepared_early(self, *, events: Events = SILENT) -> AbstractContextManager[Device]:
         """Return the device, which gets ready in the background for the block."""
         return nullcontext(self)
+
+    def lent_by(self, lender: Lender) -> Device:
+        """Return the device with another lender, whom it asks before each use."""
+        return self
 
     @abstractmethod
     def check_free(self) -> None:

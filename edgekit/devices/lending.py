@@ -1,11 +1,13 @@
-"""Leases of microcontrollers: the farm lends each line to one client at a time."""
+"""Leases of devices: the farm lends each of its devices to one client at a time."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Protocol
 
 from edgekit.base.errors import DeviceError
 from edgekit.base.events import SILENT, Events
@@ -19,11 +21,15 @@ from edgekit.devices.keeper_client import (
     this_user,
 )
 
-DEFAULT_LEASE_SECONDS = 1800.0
 DEFAULT_WAIT_SECONDS = 600.0
 
 _SECONDS_TO_ANSWER = 20.0
 """The time limit for the keeper's first answer, which it sends at once."""
+_SECONDS_FOR_RESTART = 10.0
+"""The time for a farm that ended to be up again, before its devices count as free of it."""
+_SECONDS_BETWEEN_TRIES = 0.2
+_LONGEST_NAME = 100
+_DAY_SECONDS = 24 * 3600.0
 
 _lent_to_this_process: set[str] = set()
 """The devices lent to this process, which need no second lease."""
@@ -56,23 +62,110 @@ class Lent:
         )
 
 
+class Lender(Protocol):
+    """What decides who may use a device, before the device's own lock does."""
+
+    def lent(
+        self, name: str, purpose: str, *, address: str, wait: float, events: Events
+    ) -> AbstractContextManager[Lent]:
+        """Wait for the device at that address, and hold it during the block."""
+        ...
+
+    def check_free(self, name: str, address: str) -> bool:
+        """Say whether this lender has the device and it is free; DeviceBusy if it is in use."""
+        ...
+
+
+class _Farm:
+    """The farm of this user on this host, if one is up."""
+
+    def lent(
+        self,
+        name: str,
+        purpose: str,
+        *,
+        address: str = "",
+        wait: float = DEFAULT_WAIT_SECONDS,
+        events: Events = SILENT,
+    ) -> AbstractContextManager[Lent]:
+        return lent(name, purpose, address=address, wait=wait, events=events)
+
+    def check_free(self, name: str, address: str) -> bool:
+        found = _found(name, address)
+        if found is None:
+            return False
+        if name in _lent_to_this_process:
+            return True
+        lease, reservation = found.get("lease"), found.get("reservation")
+        if isinstance(lease, dict):
+            raise _busy(f"{_text(lease, 'owner')} ({_text(lease, 'purpose')}) has {name}")
+        user = this_user().rpartition(":")[0]
+        if isinstance(reservation, dict) and reservation.get("user") != user:
+            raise _busy(f"{name} is reserved for {_text(reservation, 'user')}")
+        if found.get("state") in ("busy", "draining"):
+            raise _busy(f"{name} is in use")
+        return found.get("state") in ("free", "reserved")
+
+
+class _NoLender:
+    """The lender of devices that a farm itself opens."""
+
+    def lent(
+        self, name: str, purpose: str, *, address: str, wait: float, events: Events
+    ) -> AbstractContextManager[Lent]:
+        return _held_by_lock(name)
+
+    def check_free(self, name: str, address: str) -> bool:
+        return False
+
+
+FARM: Lender = _Farm()
+NO_LENDER: Lender = _NoLender()
+
+
+@contextmanager
+def _held_by_lock(name: str) -> Iterator[Lent]:
+    yield Lent(name, None)
+
+
 @contextmanager
 def lent(
     name: str,
     purpose: str,
     *,
-    seconds: float = DEFAULT_LEASE_SECONDS,
+    address: str = "",
+    seconds: float | None = None,
     wait: float = DEFAULT_WAIT_SECONDS,
     events: Events = SILENT,
 ) -> Iterator[Lent]:
-    """Wait for a device that TVM's tracker cannot hand out, and hold it during the block. Yield at
-    once if no farm lends it."""
-    if name in _lent_to_this_process or not _lends(name):
+    """Wait in the farm's queue for a device, and hold it during the block, for `seconds` at most.
+
+    Yield at once if no farm of this user has a device of that address, or without an address, of
+    that name. A farm that restarts during the wait is asked again.
+    """
+    if name in _lent_to_this_process:
         yield Lent(name, None)
         return
-    request = {"owner": this_user(), "purpose": purpose, "seconds": seconds}
-    with Conversation({"do": "take", "device": name, **request}) as conversation:
-        _wait_for_turn(conversation, name, wait, events)
+    limit = {} if seconds is None else {"seconds": seconds}
+    request = {"do": "take", "owner": this_user(), "purpose": purpose, **limit}
+    deadline = time.monotonic() + wait
+    with ExitStack() as held:
+        conversation = None
+        while (found := _found(name, address)) is not None:
+            try:
+                asked = Conversation({**request, "device": found["name"]})
+            except FarmDown:
+                continue  # it ended since it was asked
+            held.enter_context(asked)
+            if _wait_for_turn(asked, name, wait, deadline, events):
+                conversation = asked
+                break
+            held.close()
+            events.warn(f"the farm ended during the wait for {name}: waiting for its restart")
+            _wait_for_farm()
+        if conversation is None:
+            yield Lent(name, None)
+            return
         _lent_to_this_process.add(name)
         try:
             yield Lent(name, conversation)
@@ -80,34 +173,88 @@ def lent(
             _lent_to_this_process.discard(name)
 
 
-def _lends(name: str) -> bool:
-    """Tell whether a farm lends the device: it has no key, as TVM's tracker cannot hand it out."""
+def _found(name: str, address: str) -> Mapping[str, Any] | None:
+    """Return the farm's status of a device; None if no farm of this user has it."""
     try:
         devices = ask({"do": "status"}).get("devices")
     except FarmDown:
-        return False
-    listed = devices if isinstance(devices, list) else []
-    return any(d.get("name") == name and d.get("key") == "" for d in listed if isinstance(d, dict))
+        return None
+    for device in devices if isinstance(devices, list) else []:
+        if isinstance(device, dict) and isinstance(device.get("name"), str):
+            of_device = device.get("address")
+            if of_device == address if of_device and address else device["name"] == name:
+                return device
+    return None
 
 
-def _wait_for_turn(conversation: Conversation, name: str, wait: float, events: Events) -> None:
-    deadline = time.monotonic() + wait
-    patience, holder = max(wait, _SECONDS_TO_ANSWER), "another client"
+def _wait_for_turn(
+    conversation: Conversation, name: str, wait: float, deadline: float, events: Events
+) -> bool:
+    """Wait until the device is lent; False if the farm ended."""
+    patience, holder, told = max(wait, _SECONDS_TO_ANSWER), f"another client has {name}", ""
     while True:
         try:
             answer = conversation.next_line(patience)
         except TimeoutError as error:
             raise DeviceBusy(
-                f"{name} did not become free within {duration(wait)}: {holder} has it",
-                hint="wait longer; `edgekit farm status` shows until when it may take",
+                f"{name} did not become free within {duration(wait)}: {holder}",
+                hint="wait longer with --timeout; `edgekit farm queue` shows who waits",
             ) from error
         if answer is None:
-            raise DeviceError(f"the farm ended during the wait for {name}", hint="run it again")
+            return False
         raise_refusal(answer)
         if "granted" in answer:
-            return
-        lease = answer.get("waiting")
-        if isinstance(lease, dict):
-            holder = f"{str(lease.get('owner'))[:100]} ({str(lease.get('purpose'))[:100]})"
-            events.warn(f"{holder} has {name}: waiting")
+            return True
+        if "waiting" in answer:
+            holder = _holder(answer, name)
+            before = answer.get("before")
+            place = before + 1 if isinstance(before, int) else 1
+            text = f"{holder}: waiting, number {place} in the queue"
+            if text != told and wait > 0:
+                told = text
+                events.warn(text)
         patience = max(deadline - time.monotonic(), 0.0)
+
+
+def _holder(answer: Mapping[str, Any], name: str) -> str:
+    """Say who keeps a client waiting, since when or until when."""
+    reserved, lease = answer.get("reserved"), answer.get("waiting")
+    if isinstance(reserved, dict):
+        until = _clock(reserved.get("left"))
+        return f"{name} is reserved for {_text(reserved, 'user')}" + (until and f" until {until}")
+    if isinstance(lease, dict):
+        age = lease.get("age")
+        since = _clock(-age) if isinstance(age, int | float) else ""
+        who = f"{_text(lease, 'owner')} ({_text(lease, 'purpose')}) has {name}"
+        return who + (since and f" since {since}")
+    return f"a client of the tracker has {name}"
+
+
+def _clock(seconds: object) -> str:
+    """Return the time of day in so many seconds, with the date if it is not today's."""
+    if not isinstance(seconds, int | float) or not abs(seconds) < 1000 * _DAY_SECONDS:
+        return ""
+    now = datetime.now()
+    then = now + timedelta(seconds=seconds)
+    return f"{then:%H:%M}" if then.date() == now.date() else f"{then:%Y-%m-%d %H:%M}"
+
+
+def _text(document: Mapping[str, Any], key: str) -> str:
+    return str(document.get(key))[:_LONGEST_NAME]
+
+
+def _busy(text: str) -> DeviceBusy:
+    return DeviceBusy(
+        text, hint="wait, or name another device; `edgekit farm queue` shows who waits"
+    )
+
+
+def _wait_for_farm() -> None:
+    deadline = time.monotonic() + _SECONDS_FOR_RESTART
+    while time.monotonic() < deadline:
+        try:
+            ask({"do": "status"})
+        except FarmDown:
+            time.sleep(_SECONDS_BETWEEN_TRIES)
+        else:
+            return

@@ -12,7 +12,7 @@ from pathlib import Path
 from edgekit.base.errors import DeviceError, EdgekitError
 from edgekit.base.files import storage_errors, try_lock
 from edgekit.base.unix_sockets import reachable
-from edgekit.devices.keeper_client import LONGEST_LINE, ask, farm_folder, socket_path
+from edgekit.devices.keeper_client import LONGEST_LINE, ask, farm_folder, socket_path, this_user
 from edgekit.farm.status import FarmStatus, status_from
 
 _BLOCK = 1 << 16
@@ -37,6 +37,27 @@ def drain(name: str) -> FarmStatus:
 
 def resume(name: str) -> FarmStatus:
     return status_from(ask({"do": "resume", "device": name}))
+
+
+def reserve(name: str, seconds: float, purpose: str = "") -> FarmStatus:
+    """Reserve a device for this user; what others do on it ends first."""
+    return status_from(
+        ask(
+            {
+                "do": "reserve",
+                "device": name,
+                "owner": this_user(),
+                "purpose": purpose,
+                "seconds": seconds,
+            }
+        )
+    )
+
+
+def release(name: str, *, force: bool = False) -> FarmStatus:
+    """End this user's reservation of a device; with `force`, that of any user."""
+    request = {"do": "release", "device": name, "owner": this_user(), "force": force}
+    return status_from(ask(request))
 
 
 def down() -> FarmStatus:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-State = Literal["starting", "free", "busy", "lost", "quarantined", "draining", "drained"]
+State = Literal[
+    "starting", "free", "busy", "reserved", "lost", "quarantined", "draining", "drained"
+]
+"""The states that people see; a reserved device has another one in `Health`."""
 
 SERVING: tuple[State, ...] = ("starting", "free", "busy", "lost", "draining")
 """The states in which a worker runs or is about to be started."""
@@ -74,6 +77,17 @@ def was_taken(health: Health, now: float) -> Health:
     if health.state not in _UP:
         return health
     return replace(health, state="busy", since=now, reason="", sessions=health.sessions + 1)
+
+
+def was_withheld(health: Health, now: float) -> Health:
+    """Record that the device's worker was ended, so that the farm itself can lend the device."""
+    if health.state not in _UP:
+        return health
+    return replace(health, state="starting", since=now, reason="")
+
+
+def was_lent(health: Health) -> Health:
+    return replace(health, sessions=health.sessions + 1)
 
 
 def was_given_back(health: Health, now: float) -> Health:

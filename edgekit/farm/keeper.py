@@ -9,17 +9,17 @@ from __future__ import annotations
 import math
 import os
 import selectors
+import socket
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from edgekit.base.decode import encode
-from edgekit.base.errors import EdgekitError, UsageError
+from edgekit.base.errors import EdgekitError, StorageError
 from edgekit.base.events import Events
 from edgekit.base.own_listener import Door
-from edgekit.base.wording import did_you_mean
 from edgekit.devices.keeper_client import socket_path
 from edgekit.farm import health
 from edgekit.farm.clients import Client
@@ -27,10 +27,11 @@ from edgekit.farm.control import listen
 from edgekit.farm.health import Health
 from edgekit.farm.hosts.file import known_hosts_of_farm
 from edgekit.farm.hosts.joined import JoinedHost
+from edgekit.farm.loans import Loans, owner_and_purpose
 from edgekit.farm.own_device import OwnDevice
 from edgekit.farm.plan import FarmPlan
-from edgekit.farm.status import DeviceStatus, FarmStatus, Lease
-from edgekit.farm.turns import LeaseRequest
+from edgekit.farm.reservations import read_reservations, write_reservations
+from edgekit.farm.status import DeviceStatus, FarmStatus, Lease, Reservation, no_such_device
 from edgekit.farm.worker_process import WorkerProcess
 from edgekit.rpc.protocol import TrackerAddress
 
@@ -38,7 +39,8 @@ _TICK = 0.25
 _SECONDS_BETWEEN_CHANGES = 0.05
 _SECONDS_STATUS_LASTS = 0.05
 _HIGHEST_PRIORITY = 1000
-_LONGEST_NAME = 100
+_OF_A_DEVICE = ("drain", "resume", "take", "reserve", "release")
+"""The requests about one device, which its own farm answers."""
 _LONGEST_EVENT = 400
 _MOST_LEASES = 50
 """The most leases recorded for one device before their sessions begin."""
@@ -66,8 +68,8 @@ class Keeper:
         self._over = False
         self._status: dict[str, object] = {}
         self._status_at = -math.inf
-        self._last_number = 0
-        self._waiting_clients: dict[int, Client] = {}
+        self._loans = Loans(self._held_by, plan.longest_reservation)
+        self._reserved = self._read_reservations(now)
         self._read_hosts()
 
     def run(self) -> None:
@@ -88,8 +90,10 @@ class Keeper:
                 served.worker.tell_to_end()  # all of them, before waiting for one
         for served in self._supervised():
             self._end(served)
+        for key in tuple(self._selector.get_map().values()):
+            if isinstance(key.fileobj, socket.socket):  # the listener, and clients that wait
+                key.fileobj.close()
         self._selector.close()
-        self._listener.close()
         socket_path().unlink(missing_ok=True)
 
     def status(self) -> FarmStatus:
@@ -99,7 +103,9 @@ class Keeper:
             now=self._now(),
             tracker=str(self._tracker),
             devices=tuple(
-                replace(found, name=name) if isinstance(found, DeviceStatus) else found.status()
+                replace(found, name=name)
+                if isinstance(found, DeviceStatus)
+                else found.status(self._held_by)
                 for name, found in self._devices_by_name().items()
             ),
             hosts=tuple(host.status() for host in self._hosts.values()),
@@ -125,17 +131,16 @@ class Keeper:
         limits = self._plan.limits
         for device in self._devices.values():
             device.health = health.time_passed(device.health, now, limits)
-            if device.health.wants_worker and device.worker is None:
-                self._start(device)
-            elif device.health.state in ("drained", "quarantined") and device.worker is not None:
+            if device.worker is not None and device.wants_no_worker:
                 self._end(device)
+                device.health = health.was_withheld(device.health, now)
+            self._loans.turn(device, now)
+            if device.worker is None and device.wants_worker:
+                self._start(device)
             lease, worker = device.lease, device.worker
-            if worker and device.member.key and lease and now > lease.until + limits.overdue:
+            until = lease.until if lease and device.member.key else None
+            if worker and until is not None and now > until + limits.overdue:
                 worker.kill("a session did not end in time: the device hangs")
-            over = device.turns.expired(now)
-            if over is not None:
-                self._dismiss(over, {"over": True})
-            self._next_turn(device, self._now())
         for host in self._hosts.values():
             host.time_passed(now)
             if host.health.wants_worker and host.worker is None:
@@ -215,22 +220,23 @@ class Keeper:
         if what == "status":
             return self._recent_status()
         self._status_at = -math.inf
-        if what in ("drain", "resume", "take"):
-            name = str(request["device"])
-            found = self._find(name)
+        if what in _OF_A_DEVICE:
+            found = self._find(str(request["device"]))
             if isinstance(found, DeviceStatus):
                 self._ask_host(client, {**request, "device": found.name}, self._hosts[found.host])
                 return None
             if what == "take":
-                self._queue_for_lease(client, found, request, now)
+                self._loans.take(client, found, request, now)
+            elif what in ("reserve", "release"):
+                self._reserve_or_release(found, request, now)
+            else:
+                change = health.drained if what == "drain" else health.resumed
+                found.health = change(found.health, now)
+                if what == "drain":
+                    self._loans.refuse_all(found, f"{found.name} was drained by hand")
+            self._time_passed(now, silence=0.0)
+            if what == "take":
                 return None
-            change = health.drained if what == "drain" else health.resumed
-            found.health = change(found.health, now)
-            if what == "drain":
-                for waiting in found.turns.waiting:
-                    self._dismiss(waiting, {"error": f"{name} was drained by hand", "hint": ""})
-                found.turns.waiting.clear()
-                self._time_passed(now, silence=0.0)
         elif what == "lease":
             return self._lease(client, request, now)
         elif what == "priority":
@@ -259,10 +265,7 @@ class Keeper:
                 if device.name == plain:
                     return device
         if name not in known:
-            raise UsageError(
-                f"the farm has no device {name[:_LONGEST_NAME]!r}",
-                hint=did_you_mean(name, known, "`edgekit farm status` lists the devices"),
-            )
+            raise no_such_device(name, known)
         return known[name]
 
     def _ask_host(self, client: Client, request: Mapping[str, Any], host: JoinedHost) -> None:
@@ -289,11 +292,11 @@ class Keeper:
                 device.leases = {
                     other: lease
                     for other, lease in device.leases.items()
-                    if lease.until > now or other == device.offer
+                    if (lease.until or 0) > now or other == device.offer
                 }
                 if len(device.leases) < _MOST_LEASES:
-                    owner, purpose = _owner_and_purpose(request)
-                    device.leases[offer] = Lease(owner, purpose, until)
+                    owner, purpose = owner_and_purpose(request)
+                    device.leases[offer] = Lease(owner, purpose, until, now)
                 return {"noted": True}
         for host in self._hosts.values():
             if port and port in host.ports.values():
@@ -301,56 +304,41 @@ class Keeper:
                 return None
         return {"noted": False}
 
-    def _queue_for_lease(
-        self, client: Client, device: OwnDevice, request: Mapping[str, Any], now: float
+    def _read_reservations(self, now: float) -> dict[str, Reservation]:
+        try:
+            found = read_reservations(now)
+        except StorageError as error:
+            self._events.warn(error.message)
+            found = {}
+        for name, reservation in found.items():
+            if name in self._devices:
+                self._devices[name].turns.reservation = reservation
+        return found
+
+    def _reserve_or_release(
+        self, device: OwnDevice, request: Mapping[str, Any], now: float
     ) -> None:
-        name = device.name
-        if device.member.key:
-            raise UsageError(
-                f"{name} is handed out by the tracker",
-                hint=f"ask the tracker for {device.member.key}",
-            )
-        if device.health.state in ("drained", "draining"):
-            raise UsageError(
-                f"{name} is {device.health.state} and not lent",
-                hint=f"put it back with edgekit farm resume {name}",
-            )
-        self._last_number += 1
-        waiting = LeaseRequest(
-            self._last_number, *_owner_and_purpose(request), float(request["seconds"])
-        )
-        self._waiting_clients[waiting.number] = client
-        client.on_hangup = lambda: self._cancel(device, waiting)
-        device.turns.add(waiting)
-        holder = device.turns.lease
-        if holder is not None:
-            client.send({"waiting": asdict(holder), "before": len(device.turns.waiting) - 1})
-        self._next_turn(device, now)
-
-    def _cancel(self, device: OwnDevice, waiting: LeaseRequest) -> None:
-        self._status_at = -math.inf
-        self._waiting_clients.pop(waiting.number, None)
-        device.turns.remove(waiting.number)
-        self._next_turn(device, self._now())
-
-    def _next_turn(self, device: OwnDevice, now: float) -> None:
-        waiting = device.turns.next(now, self._held_by)
-        if waiting is not None:
-            self._waiting_clients[waiting.number].send({"granted": device.turns.until})
-
-    def _dismiss(self, waiting: LeaseRequest, why: Mapping[str, object]) -> None:
-        client = self._waiting_clients.pop(waiting.number)
-        client.send(why)
-        client.end()
+        before = device.turns.reservation
+        change = self._loans.reserve if request["do"] == "reserve" else self._loans.release
+        change(device, request, now)
+        after = device.turns.reservation
+        # Those of devices that this farm lacks now stay in the file.
+        others = {name: kept for name, kept in self._reserved.items() if name != device.name}
+        found = {**others, **({} if after is None else {device.name: after})}
+        try:
+            write_reservations(found)
+        except StorageError:
+            device.turns.reservation = before
+            raise
+        self._reserved = found
 
     def _held_by(self, owner: str) -> int:
         now = self._now()
         leases = [device.lease for device in self._devices.values()]
         leases += [device.lease for host in self._hosts.values() for device in host.devices_now()]
         return sum(
-            lease is not None and lease.owner == owner and lease.until > now for lease in leases
+            lease is not None
+            and lease.owner == owner
+            and (lease.until is None or lease.until > now)
+            for lease in leases
         )
-
-
-def _owner_and_purpose(request: Mapping[str, Any]) -> tuple[str, str]:
-    return str(request["owner"])[:_LONGEST_NAME], str(request["purpose"])[:_LONGEST_NAME]

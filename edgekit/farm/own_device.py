@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,23 +35,56 @@ class OwnDevice:
 
     @property
     def lease(self) -> Lease | None:
-        if not self.member.key:
+        if not self.member.key or self.turns.holder is not None:
             return self.turns.lease
-        return self.leases.get(self.offer) if self.health.state in ("busy", "draining") else None
+        return self.leases.get(self.offer) if self._has_session else None
+
+    @property
+    def wants_worker(self) -> bool:
+        return self.health.wants_worker and not self._is_withheld
+
+    @property
+    def wants_no_worker(self) -> bool:
+        """Whether a worker that runs has to end; a session of the tracker's client ends first."""
+        withheld = self._is_withheld and not self._has_session
+        return withheld or self.health.state in ("drained", "quarantined")
+
+    @property
+    def can_be_lent(self) -> bool:
+        """Whether a client may have the device now, as far as the tracker is concerned: the worker
+        holds a device that the tracker hands out."""
+        return not self.member.key or self.worker is None
+
+    @property
+    def _is_withheld(self) -> bool:
+        """Whether the tracker may not hand out the device: it is lent or reserved, or is to be."""
+        turns = self.turns
+        waits = any(turns.admits(request.user) for request in turns.waiting)
+        return bool(self.member.key) and (
+            waits or turns.holder is not None or turns.reservation is not None
+        )
+
+    @property
+    def _has_session(self) -> bool:
+        return self.health.state in ("busy", "draining")
 
     def command(self, tracker_port: int) -> tuple[str, ...]:
         words = (self.name, str(self.plan.project or ""), self.member.key)
         return (*self.plan.worker, *words, str(tracker_port), str(self.port))
 
-    def status(self) -> DeviceStatus:
-        state = self.health
-        is_lent = self.turns.holder is not None
+    def status(self, held_by: Callable[[str], int]) -> DeviceStatus:
+        state, turns = self.health, self.turns
+        shown = state.state
+        if turns.holder is not None and shown in ("free", "starting", "drained"):
+            shown = "draining" if shown == "drained" else "busy"
+        elif shown in ("free", "starting") and turns.reservation is not None:
+            shown = "reserved"
         return DeviceStatus(
             name=self.name,
             board=self.member.board,
             key=self.member.key,
-            state="busy" if is_lent and state.state == "free" else state.state,
-            since=state.since,
+            state=shown,
+            since=turns.since if turns.holder is not None else state.since,
             reason=state.reason,
             again_at=state.again_at,
             port=self.port if state.state in ("free", "busy", "draining") else 0,
@@ -61,7 +94,9 @@ class OwnDevice:
             load=self.load,
             temperature=self.temperature,
             is_emulated=self.member.is_emulated,
-            waiting=len(self.turns.waiting),
+            address=self.member.address,
+            queue=turns.waiters(held_by),
+            reservation=turns.reservation,
         )
 
     def take(self, message: Mapping[str, Any], now: float) -> str | None:

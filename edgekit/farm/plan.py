@@ -15,6 +15,8 @@ from edgekit.profiles.board import load_board
 from edgekit.project.file import Project
 from edgekit.rpc.protocol import DEFAULT_PORT
 
+DEFAULT_LONGEST_RESERVATION = 24 * 3600.0
+
 
 @dataclass(frozen=True)
 class Member:
@@ -24,6 +26,8 @@ class Member:
     """The tracker's key; empty if TVM's tracker cannot hand out the device."""
     is_emulated: bool = False
     """Whether it is a twin, whose times are not the board's."""
+    address: str = ""
+    """The address of the device, by which commands find it in the farm."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,7 @@ class FarmPlan:
     port: int = DEFAULT_PORT
     """The port of the tracker, if none runs yet."""
     limits: Limits = field(default_factory=Limits)
+    longest_reservation: float = DEFAULT_LONGEST_RESERVATION
     worker: tuple[str, ...] = field(default_factory=lambda: module_command("edgekit.farm.worker"))
     """The program that serves a device, with its first arguments."""
 
@@ -66,5 +71,5 @@ def plan_farm(project: Project | None, names: Sequence[str], port: int) -> FarmP
                 "/dev/ttyACM0",
             )
         key = board.name if board.has_os else ""
-        members.append(Member(entry.name, board.name, key, entry.is_twin))
+        members.append(Member(entry.name, board.name, key, entry.is_twin, entry.identity))
     return FarmPlan(tuple(members), project.path if project is not None else None, port)

@@ -1,11 +1,11 @@
-"""The queue for a device that TVM's tracker cannot hand out: a microcontroller's line."""
+"""The queue for one device. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from edgekit.farm.status import Lease
+from edgekit.farm.status import Lease, Reservation, Waiter
 
 
 @dataclass(frozen=True)
@@ -15,22 +15,36 @@ class LeaseRequest:
     number: int
     owner: str
     purpose: str
-    seconds: float
+    seconds: float | None = None
+    """The limit of the lease; None if only the owner ends it."""
+    since: float = 0.0
+
+    @property
+    def user(self) -> str:
+        return user_of(self.owner)
+
+
+def user_of(owner: str) -> str:
+    """Return user@host of user@host:process."""
+    return owner.rpartition(":")[0] or owner
 
 
 class Turns:
-    """The queue for one device: owners of fewer devices go first, then earlier requests."""
+    """The queue for one device: owners of fewer devices go first, then earlier requests. A
+    reservation keeps the requests of other users waiting."""
 
     def __init__(self) -> None:
         self.holder: LeaseRequest | None = None
-        self.until = 0.0
+        self.since = 0.0
+        self.until: float | None = None
         self.waiting: list[LeaseRequest] = []
+        self.reservation: Reservation | None = None
 
     @property
     def lease(self) -> Lease | None:
         if self.holder is None:
             return None
-        return Lease(self.holder.owner, self.holder.purpose, self.until)
+        return Lease(self.holder.owner, self.holder.purpose, self.until, self.since)
 
     def add(self, request: LeaseRequest) -> None:
         self.waiting.append(request)
@@ -43,18 +57,29 @@ class Turns:
 
     def expired(self, now: float) -> LeaseRequest | None:
         """Take the device from its holder if the time is over, and return that request."""
-        if self.holder is None or now < self.until:
+        if self.holder is None or self.until is None or now < self.until:
             return None
         over, self.holder = self.holder, None
         return over
 
+    def admits(self, user: str) -> bool:
+        """Say whether the reservation, if there is one, lets a user have the device."""
+        return self.reservation is None or self.reservation.user == user
+
+    def queue(self, held_by: Callable[[str], int]) -> list[LeaseRequest]:
+        """Return the waiting requests in the order in which they get the device."""
+        return sorted(self.waiting, key=lambda one: (not self.admits(one.user), held_by(one.owner)))
+
+    def waiters(self, held_by: Callable[[str], int]) -> tuple[Waiter, ...]:
+        return tuple(Waiter(one.owner, one.purpose, one.since) for one in self.queue(held_by))
+
     def next(self, now: float, held_by: Callable[[str], int]) -> LeaseRequest | None:
-        """Give the device to the next request; None if it is not free or no request waits."""
-        if self.holder is not None or not self.waiting:
+        """Give the device to the next request; None if it is not free or no request may have it."""
+        queue = self.queue(held_by)
+        if self.holder is not None or not queue or not self.admits(queue[0].user):
             return None
-        chosen = min(
-            self.waiting, key=lambda request: held_by(request.owner)
-        )  # the first of equals
+        chosen = queue[0]
         self.waiting.remove(chosen)
-        self.holder, self.until = chosen, now + chosen.seconds
+        self.holder, self.since = chosen, now
+        self.until = None if chosen.seconds is None else now + chosen.seconds
         return chosen

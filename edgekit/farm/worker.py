@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from edgekit.base.errors import EdgekitError
 from edgekit.base.events import SILENT
 from edgekit.base.parent_process import end_with_parent
+from edgekit.devices.lending import NO_LENDER
 from edgekit.devices.registry import find_device, known_devices
 from edgekit.farm.line_watch import watch_line
 from edgekit.farm.vitals import Vitals, vitals_reported
@@ -105,7 +106,7 @@ def _device(name: str, project: str) -> Device:
     found = read_project(Path(project)) if project else None
     entry = find_device(name, known_devices(found)).entry
     board = load_board(entry.board, found.folder if found else None)
-    return device_for(board, name, {name: entry})
+    return device_for(board, name, {name: entry}).lent_by(NO_LENDER)
 
 
 def _wait_for_keepers_end() -> None:

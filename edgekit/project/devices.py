@@ -74,6 +74,11 @@ class _Entry:
         """The address for people; None if the entry has none."""
         return None
 
+    @property
+    def identity(self) -> str:
+        """The address that the entry's device has as well."""
+        return self.address or ""
+
     def table(self) -> dict[str, Value]:
         """Return the keys of [devices.NAME]; None for those without a value."""
         return {"board": self.board}
@@ -121,6 +126,10 @@ class TwinEntry(_Entry):
     """An emulated board on this host."""
 
     is_twin: ClassVar[bool] = True
+
+    @property
+    def identity(self) -> str:
+        return twin_identity(self.name)
 
     def table(self) -> dict[str, Value]:
         return {**super().table(), "twin": True}
@@ -199,6 +208,10 @@ class PlaceEntry(_LineSettings):
         login = self.login.table() if self.login else {}
         settings = {"baud": self.baud, "probe": self.probe, "labgrid": self.place}
         return {**super().table(), **login, **settings}
+
+
+def twin_identity(name: str) -> str:
+    return f"twin {name}"
 
 
 DeviceEntry = SshEntry | LineEntry | TwinEntry | PlaceEntry

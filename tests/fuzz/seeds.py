@@ -21,7 +21,7 @@ from support.profiles import LINUX_BOARD
 from edgekit.bundle.archive import write_archive
 from edgekit.devices.local.frames import encode_frame as encode_worker_frame
 from edgekit.devices.serial.frames import SerialFrame, encode_frame
-from edgekit.farm.status import DeviceStatus, FarmStatus, Lease
+from edgekit.farm.status import DeviceStatus, FarmStatus, Lease, Reservation, Waiter
 
 Seeds = Sequence[bytes]
 OPEN = Path(__file__).parents[2]
@@ -312,7 +312,9 @@ def farm_messages() -> Seeds:
         "load": 0.5,
         "lease": Lease("ada@attic:1", "tuning", 160.0),
         "host": "",
-        "waiting": 0,
+        "address": "ada@attic",
+        "queue": (Waiter("bob@attic:2", "bench", 150.0),),
+        "reservation": Reservation("ada@attic", 200.0),
     }
     known = {name: values.get(name) for name in DeviceStatus.__dataclass_fields__}
     status = FarmStatus(7, 50.0, 100.0, "127.0.0.1:9190", (DeviceStatus(**known),))

@@ -27,24 +27,37 @@ while os.read(0, 4096):
 """
 
 
+class LightFarm:
+    """A keeper that can be ended and started again."""
+
+    def __init__(self, plan: FarmPlan) -> None:
+        self.plan = plan
+        self.start()
+
+    def start(self) -> None:
+        self._keeper = Keeper(self.plan, TrackerAddress("127.0.0.1", 1), SILENT)
+        self._thread = threading.Thread(target=self._keeper.run)
+        self._thread.start()
+
+    def end(self) -> None:
+        down()
+        self._thread.join()
+        self._keeper.close()
+
+
 @contextmanager
 def light_farm(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, *members: Member
-) -> Iterator[FarmPlan]:
+    folder: Path, monkeypatch: pytest.MonkeyPatch, *members: Member, longest: float = 7200.0
+) -> Iterator[LightFarm]:
     """Up until the block ends; its folders are this test's own."""
     monkeypatch.setenv("XDG_DATA_HOME", str(folder / "data"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
     farm_folder().mkdir(parents=True)
     # They say nothing more, however long a test takes.
-    plan = FarmPlan(
-        members, worker=(sys.executable, "-c", _WORKER), limits=Limits(silence=math.inf)
-    )
-    keeper = Keeper(plan, TrackerAddress("127.0.0.1", 1), SILENT)
-    thread = threading.Thread(target=keeper.run)
-    thread.start()
+    limits = Limits(silence=math.inf)
+    worker = (sys.executable, "-c", _WORKER)
+    farm = LightFarm(FarmPlan(members, worker=worker, limits=limits, longest_reservation=longest))
     try:
-        yield plan
+        yield farm
     finally:
-        down()
-        thread.join()
-        keeper.close()
+        farm.end()

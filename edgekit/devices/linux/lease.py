@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from edgekit.devices.linux.connection import Connection
     from edgekit.devices.linux.remote_command import RemoteCommand
 
+PATIENCE = 3.0
+"""Seconds to wait for a user of the device, who may be about to release it."""
 _LONGEST_HOLDER = 160
 
 # Every program started on a slow board costs tens of milliseconds, so the shell does what it can by
@@ -53,7 +55,12 @@ umask 077
 read_uptime() {{ up=; IFS=' .' read -r up left </proc/uptime; }} 2>/dev/null
 if command -v flock >/dev/null 2>&1; then
   exec 9>>lock || exit 1
-  if ! flock -n 9; then
+  held= tries={PATIENCE:g}
+  try_lock() {{ flock -n 9 && held=yes; }}
+  try_lock || [ "$3" = wait ] || while [ $tries -gt 0 ]; do
+    sleep 1; try_lock && break; tries=$((tries - 1))
+  done
+  if [ -z "$held" ]; then
     by= since=
     {{ IFS= read -r by; read -r since; }} 2>/dev/null <holder
     read_uptime
@@ -125,8 +132,8 @@ def lease(
     files: Sequence[str] = (),
     events: Events = SILENT,
 ) -> Iterator[Lease]:
-    """Hold the device for the block. `wait` is the most seconds to wait while it is in use; None
-    raises DeviceBusy at once.
+    """Hold the device for the block. `wait` is the most seconds to wait while it is in use; with
+    None they are few, for a user that has just ended.
 
     `files` are looked up in the device's folder, and their folders count as used. The first one is
     a program, and counts as missing if it can't be run.
@@ -190,15 +197,7 @@ def read_lease(
             busy = _in_use(device, answer.busy)
             if wait is None:
                 raise DeviceBusy(busy, hint=f"wait, or name another device with {option('device')}")
-            events.warn(f"{busy}: waiting")
-            try:
-                answer = _Answer.read(holder, wait)
-            except CommandTimeout as error:
-                raise DeviceBusy(
-                    f"{busy}, and was not free after {wait:g} s",
-                    hint=f"wait longer with {option('timeout')}, or name another device with "
-                    f"{option('device')}",
-                ) from error
+            answer = _wait(holder, busy, wait, events)
     except CommandEnded:
         return None
     if not answer.root.startswith("/"):
@@ -206,6 +205,22 @@ def read_lease(
     cpu = Processor(answer.machine, answer.cpuinfo)
     scratch = f"{answer.root}/runs/{name}"
     return Lease(answer.root, scratch, cpu, answer.files(), facts, write)
+
+
+def _wait(holder: RemoteCommand, busy: str, wait: float, events: Events) -> _Answer:
+    """Wait for the device; at first without a word, as a command that ended may just free it."""
+    quiet = min(PATIENCE, wait)
+    with suppress(CommandTimeout):
+        return _Answer.read(holder, quiet)
+    events.warn(f"{busy}: waiting")
+    try:
+        return _Answer.read(holder, wait - quiet)
+    except CommandTimeout as error:
+        raise DeviceBusy(
+            f"{busy}, and was not free after {wait:g} s",
+            hint=f"wait longer with {option('timeout')}, or name another device with "
+            f"{option('device')}",
+        ) from error
 
 
 def _in_use(device: str, busy: str) -> str:

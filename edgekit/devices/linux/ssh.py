@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, ClassVar
@@ -11,8 +12,10 @@ from typing import TYPE_CHECKING, ClassVar
 from edgekit.agent.build import AGENT, Agent, build_agent
 from edgekit.base.errors import DeviceError
 from edgekit.base.events import SILENT, Events
+from edgekit.base.wording import PURPOSE
 from edgekit.devices.base import Installed
 from edgekit.devices.device import Device
+from edgekit.devices.lending import FARM, Lender, Lent
 from edgekit.devices.linux.agent_messages import AgentMessages
 from edgekit.devices.linux.connection import Connection, connect
 from edgekit.devices.linux.device_log import LogEntry, holder, read_log
@@ -28,7 +31,7 @@ from edgekit.devices.linux.transfer import Item, Store
 from edgekit.devices.linux.versions import read_versions
 from edgekit.devices.linux.visit import CheckReport, CleanReport, check_device, clean_device, visit
 from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS
-from edgekit.project.devices import PlaceEntry
+from edgekit.project.devices import PlaceEntry, twin_identity
 from edgekit.twin.machine import status
 
 if TYPE_CHECKING:
@@ -55,10 +58,14 @@ class SshDevice(Device):
     early: EarlyConnection | None = None
     """Connection that was begun before the device is needed."""
     is_emulated: bool = False
+    lender: Lender = FARM
     name: str = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", self.entry.name)
+
+    def lent_by(self, lender: Lender) -> SshDevice:
+        return replace(self, lender=lender)
 
     @contextmanager
     def opened(
@@ -69,7 +76,7 @@ class SshDevice(Device):
             for file in bundle.code
         ]
         model = _Folder("the model", f"models/{bundle.digest}", tuple(items))
-        with self._held(events, model) as place:
+        with self._held(purpose, events, model) as place:
             check_machine(bundle, place.leased.cpu, self.name)
             sent = place.have(model, events=events)
             for runner in bundle.compiled_there:
@@ -91,7 +98,7 @@ class SshDevice(Device):
 
     @contextmanager
     def with_agent(self, *, events: Events = SILENT) -> Iterator[ReadyAgent]:
-        with self._held(events) as place:
+        with self._held(os.environ.get(PURPOSE, "serve"), events) as place:
             place.have(events=events)
             yield place.ready_agent()
 
@@ -99,6 +106,8 @@ class SshDevice(Device):
         build_agent(self.toolchain, self._arch, events=events)
 
     def check_free(self) -> None:
+        if self.lender.check_free(self.name, self._identity):
+            return
         with visit(self.entry, wait=None, known_hosts=self.known_hosts):
             pass
 
@@ -142,17 +151,34 @@ class SshDevice(Device):
             known_hosts=self.known_hosts,
         )
 
-    def clean(self, *, keep: int = 0, everything: bool = False) -> CleanReport:
-        known = self.known_hosts
-        return clean_device(self.entry, keep=keep, everything=everything, known_hosts=known)
+    def clean(
+        self, *, keep: int = 0, everything: bool = False, events: Events = SILENT
+    ) -> CleanReport:
+        with (
+            self._lent("clean", events),
+            visit(self.entry, wait=self.timeout, known_hosts=self.known_hosts, events=events) as (
+                connection,
+                facts,
+            ),
+        ):
+            return clean_device(connection, facts, keep=keep, everything=everything)
+
+    @property
+    def _identity(self) -> str:
+        return twin_identity(self.name) if self.is_emulated else self.entry.identity
+
+    def _lent(self, purpose: str, events: Events) -> AbstractContextManager[Lent]:
+        return self.lender.lent(
+            self.name, purpose, address=self._identity, wait=self.timeout, events=events
+        )
 
     @contextmanager
-    def _held(self, events: Events, *folders: _Folder) -> Iterator[_Place]:
-        """Connect to the device and hold it."""
+    def _held(self, purpose: str, events: Events, *folders: _Folder) -> Iterator[_Place]:
+        """Wait for the device, connect to it and hold it."""
         agent = build_agent(self.toolchain, self._arch, events=events)
         wanted = (_agent_folder(agent), *folders)
         files = [f"{folder.path}/{item.name}" for folder in wanted for item in folder.items]
-        with ExitStack() as held:
+        with self._lent(purpose, events), ExitStack() as held:
             reached = self._reached(agent, held)
             connection, leased = reached.connection, None
             client: LeaseClient | None = reached.client

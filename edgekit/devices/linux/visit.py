@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from edgekit.base.errors import DeviceError
+from edgekit.base.events import SILENT, Events
 from edgekit.base.wording import size
 from edgekit.devices.linux.connection import Connection, connect
 from edgekit.devices.linux.device_log import ADD_TO_LOG, LOG, OLDER_LOG, holder, log_line
@@ -95,13 +96,17 @@ class CleanReport:
 
 @contextmanager
 def visit(
-    entry: SshEntry | PlaceEntry, *, wait: float | None, known_hosts: KnownHosts | None = None
+    entry: SshEntry | PlaceEntry,
+    *,
+    wait: float | None,
+    known_hosts: KnownHosts | None = None,
+    events: Events = SILENT,
 ) -> Iterator[tuple[Connection, DeviceFacts]]:
     """Connect to a device, check it, and hold it for the block."""
     with connect(entry, known_hosts=known_hosts) as connection:
         facts = ask_device(connection, entry.directory)
         check_place(facts, entry.name)
-        with lease(connection, facts.root, wait=wait, user=holder()):
+        with lease(connection, facts.root, wait=wait, user=holder(), events=events):
             yield connection, facts
 
 
@@ -142,28 +147,23 @@ def check_device(
 
 
 def clean_device(
-    entry: SshEntry | PlaceEntry,
-    *,
-    keep: int = 0,
-    everything: bool = False,
-    known_hosts: KnownHosts | None = None,
+    connection: Connection, facts: DeviceFacts, *, keep: int = 0, everything: bool = False
 ) -> CleanReport:
-    """Remove edgekit's files from a device, except the `keep` models and agents used last and
-    current versions. With `everything`, remove those and the log too."""
-    with visit(entry, wait=None, known_hosts=known_hosts) as (connection, facts):
-        line = log_line("tidied up", message=f"all but the {keep} models and agents used last")
-        words = ("sh", "-c", _CLEAN, "edgekit", facts.root)
-        extent = "all" if everything else "rest"
-        done = connection.run((*words, str(keep), extent, line), timeout=300)
-        lines = done.output.splitlines()
-        sizes = lines[-1].split() if lines else []
-        if done.status != 0 or len(sizes) != 3 or sizes[0] != "kilobytes":
-            raise DeviceError(
-                f"{entry.name} could not be tidied up",
-                hint=f"look at {facts.root} on the device",
-                details=done.errors[-12:],
-            )
-        freed = max(int(sizes[1]) - int(sizes[2]), 0) * 1024
-        return CleanReport(
-            entry.name, lines.count("removed models"), lines.count("removed agents"), freed
+    """Remove edgekit's files from a device that is held, except the `keep` models and agents used
+    last and current versions. With `everything`, remove those and the log too."""
+    line = log_line("tidied up", message=f"all but the {keep} models and agents used last")
+    words = ("sh", "-c", _CLEAN, "edgekit", facts.root)
+    extent = "all" if everything else "rest"
+    done = connection.run((*words, str(keep), extent, line), timeout=300)
+    lines = done.output.splitlines()
+    sizes = lines[-1].split() if lines else []
+    if done.status != 0 or len(sizes) != 3 or sizes[0] != "kilobytes":
+        raise DeviceError(
+            f"{connection.name} could not be tidied up",
+            hint=f"look at {facts.root} on the device",
+            details=done.errors[-12:],
         )
+    freed = max(int(sizes[1]) - int(sizes[2]), 0) * 1024
+    return CleanReport(
+        connection.name, lines.count("removed models"), lines.count("removed agents"), freed
+    )

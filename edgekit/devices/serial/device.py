@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -29,7 +29,7 @@ from edgekit.devices.device import Device
 from edgekit.devices.flash.job import FlashJob
 from edgekit.devices.flash.tool import HERE, Tools
 from edgekit.devices.flash.write import write_firmware
-from edgekit.devices.lending import lent
+from edgekit.devices.lending import FARM, Lender, Lent
 from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS
 from edgekit.devices.serial.client import BoardRestarted, Client, FirmwareFault
 from edgekit.devices.serial.faults import explain_fault, stack_overflow
@@ -41,6 +41,7 @@ from edgekit.devices.serial.measure import counted, kernel_times
 from edgekit.devices.serial.messages import Hello, Inference, ModelOnBoard
 from edgekit.devices.serial.port import Line, LocalLine, held
 from edgekit.devices.tensors import in_order
+from edgekit.project.devices import twin_identity
 
 if TYPE_CHECKING:
     from edgekit.base.arrays import Array
@@ -90,12 +91,16 @@ class SerialDevice(Device):
     """Host that has the port; None if this machine has it."""
     labgrid: str | None = None
     """Labgrid place that provides the port."""
+    lender: Lender = FARM
+
+    def lent_by(self, lender: Lender) -> SerialDevice:
+        return replace(self, lender=lender)
 
     @contextmanager
     def opened(
         self, bundle: Bundle, *, purpose: str = "run", events: Events = SILENT
     ) -> Iterator[SerialSession]:
-        with lent(self.name, purpose, events=events), bundle.held_firmware() as path:
+        with self._lent(purpose, events), bundle.held_firmware() as path:
             firmware = read_firmware(path)
             self.check_board(bundle)
             with self.flashed(firmware, events) as (client, hello, sent):
@@ -111,8 +116,20 @@ class SerialDevice(Device):
         return "cycles" if self.chip is None else "instructions"
 
     def check_free(self) -> None:
-        with lent(self.name, "check", wait=0), self.held(patience=0):
+        self.lender.check_free(self.name, self._identity)
+        with self.held(patience=0):
             pass
+
+    @property
+    def _identity(self) -> str:
+        if self.chip is not None:
+            return twin_identity(self.name)
+        return f"{self.port} on {self.host.entry.identity}" if self.host else self.port
+
+    def _lent(self, purpose: str, events: Events) -> AbstractContextManager[Lent]:
+        return self.lender.lent(
+            self.name, purpose, address=self._identity, wait=self.timeout, events=events
+        )
 
     def checkable(self) -> SerialDevice:
         if self.host is None:
@@ -154,7 +171,7 @@ class SerialDevice(Device):
     def flashed(
         self, firmware: FirmwareFile, events: Events = SILENT, *, again: bool = False
     ) -> Iterator[tuple[Client, Hello, int]]:
-        with lent(self.name, "flash", events=events), self.held() as line:
+        with self._lent("flash", events), self.held() as line:
             if not again and not self._blank():
                 with self.connected(line) as client:
                     hello = self._hello_or_none(client)

@@ -52,8 +52,10 @@ class Installed:
     """The commands that enable the units."""
 
 
-def install(project: Project | None, names: Sequence[str], *, web: bool) -> Installed:
-    """Write the units, and start nothing."""
+def install(
+    project: Project | None, names: Sequence[str], options: Sequence[str] = (), *, web: bool
+) -> Installed:
+    """Write the units, and start nothing. The options are those of `edgekit farm up`."""
     plan_farm(project, names, DEFAULT_PORT)  # an impossible farm is refused
     folder = project.path.parent if project is not None else Path.home()
     if any(character in str(folder) for character in "\n\r"):
@@ -67,7 +69,7 @@ def install(project: Project | None, names: Sequence[str], *, web: bool) -> Inst
     )
     place = config_dir().parent / "systemd" / "user"
     edgekit = module_command("edgekit")
-    units = [(*_FARM, [*edgekit, "farm", "up", *names])]
+    units = [(*_FARM, [*edgekit, "farm", "up", *options, *names])]
     if web:
         units.append((*_WEB, [*edgekit, "farm", "web"]))
     written = []
@@ -97,12 +99,14 @@ def install(project: Project | None, names: Sequence[str], *, web: bool) -> Inst
     )
 
 
-def install_on(name: str, devices: Sequence[str], *, web: bool) -> Installed:
+def install_on(
+    name: str, devices: Sequence[str], options: Sequence[str] = (), *, web: bool
+) -> Installed:
     """Write the units of a joined host with its own edgekit."""
     from edgekit.devices.linux.connection import connect
 
     host = find_host(name, known_hosts_of_farm())
-    words = [host.program or "edgekit", "farm", "install", "--json", *devices]
+    words = [host.program or "edgekit", "farm", "install", "--json", *options, *devices]
     words += [] if web else ["--no-web"]
     with connect(host.entry) as connection:
         done = connection.run(("sh", "-c", _SCRIPT, "edgekit", *words), timeout=_SECONDS_ON_HOST)

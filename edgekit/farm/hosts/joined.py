@@ -14,13 +14,14 @@ from edgekit.base.wording import counted
 from edgekit.farm import health
 from edgekit.farm.health import Health, Limits
 from edgekit.farm.hosts.file import FarmHost
-from edgekit.farm.status import DeviceStatus, FarmStatus, HostStatus, Lease
+from edgekit.farm.status import DeviceStatus, FarmStatus, HostStatus, Lease, Reservation, Waiter
 from edgekit.farm.worker_process import WorkerProcess
 from edgekit.profiles.reader import NAME_PATTERN
 
 _PATIENT = Limits(faults=sys.maxsize)
 """The limits for hosts: they are never quarantined."""
 _MOST_DEVICES = 1000
+_MOST_WAITERS = 1000
 _SECONDS_OF_JITTER = 5.0
 _LONGEST_TEXT = 300
 _LONGEST_NAME = 100
@@ -150,6 +151,7 @@ class JoinedHost:
                 again_at=gone.again_at,
                 port=0,
                 lease=None,
+                queue=(),
             )
             for device in self.devices
         )
@@ -177,10 +179,14 @@ def _checked(device: DeviceStatus, host: str, ahead: float, port: int) -> Device
     for name in (device.name, device.board, *((device.key,) if device.key != "" else ())):
         if not NAME_PATTERN.fullmatch(name):
             raise ValueError("invalid name")
-    lease, again_at = device.lease, device.again_at
+    lease, reservation, again_at = device.lease, device.reservation, device.again_at
     if lease is not None:
-        owner, purpose = lease.owner[:_LONGEST_NAME], lease.purpose[:_LONGEST_NAME]
-        lease = Lease(owner, purpose, lease.until + ahead)
+        until = None if lease.until is None else lease.until + ahead
+        lease = Lease(_name(lease.owner), _name(lease.purpose), until, lease.since + ahead)
+    if reservation is not None:
+        user, purpose = _name(reservation.user), _name(reservation.purpose)
+        reservation = Reservation(user, reservation.until + ahead, purpose)
+    waiters = [(_name(w.owner), _name(w.purpose), w.since + ahead) for w in device.queue]
     return replace(
         device,
         since=device.since + ahead,
@@ -189,4 +195,11 @@ def _checked(device: DeviceStatus, host: str, ahead: float, port: int) -> Device
         port=port if device.port else 0,
         lease=lease,
         host=host,
+        address=f"{device.address[:_LONGEST_TEXT]} on {host}",
+        queue=tuple(Waiter(*waiter) for waiter in waiters[:_MOST_WAITERS]),
+        reservation=reservation,
     )
+
+
+def _name(text: str) -> str:
+    return text[:_LONGEST_NAME]

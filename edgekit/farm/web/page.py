@@ -9,7 +9,7 @@ from edgekit.base import svg
 from edgekit.base.measurer import beside, figure, measurer_in_words
 from edgekit.base.quoting import html_text
 from edgekit.base.wording import celsius, counted, duration, measured
-from edgekit.farm.status import DeviceStatus, FarmStatus
+from edgekit.farm.status import DeviceStatus, FarmStatus, users_of
 from edgekit.farm.web.markup import LIVE_WORD, live_part, table, whole_page
 
 if TYPE_CHECKING:
@@ -44,10 +44,6 @@ def devices_table(status: FarmStatus) -> str:
 
 
 def _device_row(device: DeviceStatus, now: float, hosts: bool) -> Sequence[str]:
-    lease = device.lease
-    who = "" if lease is None else f"{lease.owner}: {lease.purpose}"
-    if device.waiting:
-        who = f"{who or 'no lease'}; {device.waiting} wait"
     why = device.reason
     if device.again_at is not None:
         why = f"{why}; tried again in {duration(max(device.again_at - now, 0))}"
@@ -57,7 +53,7 @@ def _device_row(device: DeviceStatus, now: float, hosts: bool) -> Sequence[str]:
         html_text(device.board),
         f"<span class='{html_text(device.state)}'>{html_text(device.state)}</span>",
         html_text(duration(max(now - device.since, 0))),
-        html_text(who),
+        html_text(users_of(device, now)),
         "" if device.load is None else f"{device.load:.2f}",
         "" if device.temperature is None else celsius(device.temperature),
         str(device.sessions),

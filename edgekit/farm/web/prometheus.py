@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import attrgetter
+from typing import get_args
 
 from edgekit.base.quoting import prometheus_label
 from edgekit.farm.health import State
@@ -12,15 +13,7 @@ from edgekit.store.tuning_results import SessionSummary
 from edgekit.store.tuning_runs import TuningSession
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_STATES: tuple[State, ...] = (
-    "starting",
-    "free",
-    "busy",
-    "lost",
-    "quarantined",
-    "draining",
-    "drained",
-)
+_STATES: tuple[State, ...] = get_args(State)
 
 
 def as_metrics(status: FarmStatus) -> str:
@@ -49,6 +42,12 @@ def as_metrics(status: FarmStatus) -> str:
             "gauge",
             "Losses of the device within the window for quarantine.",
             [(device, device.faults) for device in status.devices],
+        ),
+        (
+            "edgekit_device_waiting",
+            "gauge",
+            "Clients that wait for a lease of the device.",
+            [(device, len(device.queue)) for device in status.devices],
         ),
         (
             "edgekit_device_load",

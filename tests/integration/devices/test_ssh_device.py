@@ -36,7 +36,6 @@ from edgekit.devices.linux.observing import _Listening
 from edgekit.devices.linux.preflight import check_libraries, check_machine, required_features
 from edgekit.devices.linux.probe import ask_device
 from edgekit.devices.linux.ssh import SshDevice
-from edgekit.devices.linux.visit import clean_device
 from edgekit.devices.sensors.discovery import Board, Sensor
 from edgekit.profiles.board import load_board
 from edgekit.profiles.toolchain import load_toolchain
@@ -457,9 +456,8 @@ def test_outputs_that_do_not_fit_on_the_disk_are_told(bundle: Bundle, tmp_path: 
 def test_tidying_up_removes_everything_or_keeps_the_latest(
     server: SshServer, bundle: Bundle, tmp_path: Path
 ) -> None:
-    # What an earlier test made current is kept.
-    eventually(server.is_given_back)
-    clean_device(server.entry(), everything=True, known_hosts=server.known_hosts)
+    device = device_on(server)
+    device.clean(everything=True)  # what an earlier test made current is kept without it
     other = built_bundle(tmp_path)[1]
     other = replace(other, digest="0" * 64)
     for each in (other, bundle):
@@ -467,11 +465,10 @@ def test_tidying_up_removes_everything_or_keeps_the_latest(
         eventually(server.is_given_back)
         time.sleep(1.1)
 
-    kept = clean_device(server.entry(), keep=1, known_hosts=server.known_hosts)
-    eventually(server.is_given_back)
+    kept = device.clean(keep=1)
     assert kept.models >= 1
     assert [f.name for f in (server.root / "models").iterdir()] == [bundle.digest]
-    everything = clean_device(server.entry(), known_hosts=server.known_hosts)
+    everything = device.clean()
 
     assert everything.models == 1
     assert everything.freed > 4_000_000

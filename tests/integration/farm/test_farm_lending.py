@@ -1,82 +1,48 @@
-"""Microcontrollers are lent by the keeper: one at a time, in turn, and never to the dead."""
+"""Devices are lent by the keeper: to one client at a time, in turn, and never to a dead one."""
 
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from support.light_farm import light_farm
+from support.farm_clients import Others, others_in
+from support.light_farm import LightFarm, light_farm
 from support.rpc_lab import eventually
 
 from edgekit.base.errors import DeviceError, EdgekitError, UsageError
 from edgekit.devices.base import DeviceBusy
-from edgekit.devices.keeper_client import ask
-from edgekit.devices.lending import LeaseOver, lent
+from edgekit.devices.lending import NO_LENDER, LeaseOver, lent
 from edgekit.devices.serial.device import SerialDevice
 from edgekit.farm.control import drain, farm_status, resume
 from edgekit.farm.plan import Member
 from edgekit.farm.status import DeviceStatus
 from edgekit.profiles.board import load_board
 
-HOLDS = """
-import sys, time
-from edgekit.devices.lending import lent
-with lent("wing", sys.argv[1]):
-    print("mine", flush=True)
-    time.sleep(600)
-"""
-
 
 @pytest.fixture(autouse=True)
-def farm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def farm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LightFarm]:
     members = (Member("wing", "stm32f405", ""), Member("tail", "stm32f405", ""))
-    with light_farm(tmp_path, monkeypatch, *members, Member("desk", "rpi4", "rpi4")):
-        eventually(lambda: device().state == "free")
-        yield
+    with light_farm(tmp_path, monkeypatch, *members, Member("desk", "rpi4", "rpi4")) as running:
+        for name in ("wing", "desk"):
+            eventually(lambda name=name: device(name).state == "free")  # type: ignore[misc]
+        yield running
 
 
 def device(name: str = "wing") -> DeviceStatus:
-    (found,) = (d for d in farm_status().devices if d.name == name)
-    return found
-
-
-class Other:
-    """Another process that wants the device, and keeps it."""
-
-    def __init__(self, purpose: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", HOLDS, purpose],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-
-    def has_it(self) -> None:
-        assert self.process.stdout is not None
-        assert self.process.stdout.readline() == "mine\n"
-
-    def kill(self) -> None:
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
-        assert self.process.stdout is not None
-        self.process.stdout.close()
+    return farm_status().device(name)
 
 
 @pytest.fixture
-def others() -> Iterator[list[Other]]:
-    made: list[Other] = []
-    yield made
-    for other in made:
-        other.kill()
+def others(tmp_path: Path) -> Iterator[Others]:
+    with others_in(tmp_path) as made:
+        yield made
 
 
 def test_whoever_has_it_is_named_until_the_block_ends() -> None:
@@ -98,35 +64,45 @@ def test_what_is_free_is_lent_to_whoever_does_not_wait() -> None:
         assert device().state == "busy"
 
 
-def test_others_wait_their_turn_and_are_told_who_has_it(others: list[Other]) -> None:
-    others.append(Other("first"))
-    others[0].has_it()
+def test_others_wait_their_turn_and_are_told_who_has_it(others: Others) -> None:
+    first = others("first")
+    first.has_it()
     with pytest.raises(DeviceError, match="first") as refused, lent("wing", "second", wait=0):
         pass
     assert refused.value.hint is not None
-    others.append(Other("second"))
-    eventually(lambda: device().waiting == 1)
-    others[0].kill()
-    others[1].has_it()
+    second = others("second")
+    eventually(lambda: len(device().queue) == 1)
+    third = others("third")
+    eventually(lambda: "number 2 in the queue" in third.told())
+    assert [waiter.purpose for waiter in device().queue] == ["second", "third"]
+    first.end()
+    second.has_it()
+    assert "(first) has wing since" in second.told()
+    assert "number 1 in the queue" in second.told()
+    eventually(lambda: "(second) has wing since" in third.told())
+    assert "number 1 in the queue" in third.told()
     lease = device().lease
     assert lease is not None
     assert lease.purpose == "second"
 
 
-def test_a_killed_owner_and_one_that_waits_no_more_block_nobody(others: list[Other]) -> None:
-    others.extend((Other("first"),))
-    others[0].has_it()
-    others.append(Other("gives up"))
-    eventually(lambda: device().waiting == 1)
-    others[1].kill()
-    eventually(lambda: device().waiting == 0)
-    others[0].kill()
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_an_owner_and_a_waiter_that_ended_block_no_client(
+    how: signal.Signals, others: Others
+) -> None:
+    first = others("first")
+    first.has_it()
+    gives_up = others("gives up")
+    eventually(lambda: len(device().queue) == 1)
+    gives_up.end(how)
+    eventually(lambda: len(device().queue) == 0)
+    first.end(how)
     with lent("wing", "last", wait=60):
         pass
 
 
 @pytest.mark.parametrize("how", ["opened", "flashed"])
-def test_a_device_is_leased_before_it_is_opened_or_written(how: str, others: list[Other]) -> None:
+def test_a_device_is_leased_before_it_is_opened_or_written(how: str, others: Others) -> None:
     wing = SerialDevice("wing", load_board("stm32f405"), "socket://127.0.0.1:1", 115200)
 
     @contextmanager
@@ -144,37 +120,96 @@ def test_a_device_is_leased_before_it_is_opened_or_written(how: str, others: lis
         except EdgekitError as error:
             refused.append(error)
 
-    others.append(Other("first"))
-    others[0].has_it()
+    first = others("first")
+    first.has_it()
     using = threading.Thread(target=use)
     using.start()
-    eventually(lambda: device().waiting == 1)
+    eventually(lambda: len(device().queue) == 1)
     assert not refused, "it waits before it looks at anything"
     with pytest.raises(DeviceBusy, match="first"):
         wing.check_free()
-    others[0].kill()
+    first.end()
     using.join()
     assert len(refused) == 1  # no firmware in the bundle, or nothing at that port
     eventually(lambda: device().lease is None)
 
 
-def test_a_lease_ends_with_its_time(others: list[Other]) -> None:
+def test_a_lease_ends_with_its_time(others: Others) -> None:
     with lent("wing", "slow", seconds=0.3) as ours:
-        others.append(Other("next"))
-        others[0].has_it()
+        others("next").has_it()
         with pytest.raises(LeaseOver):
             ours.check()
 
 
-def test_a_drained_one_and_one_of_the_trackers_are_lent_to_nobody() -> None:
+def test_a_drained_device_is_not_lent() -> None:
     drain("wing")
     with pytest.raises(UsageError, match="drained"), lent("wing", "x"):
         pass
     resume("wing")
     with lent("wing", "x", wait=60):
         pass
-    with pytest.raises(UsageError, match="handed out by the tracker"):
-        ask({"do": "take", "device": "desk", "owner": "me", "purpose": "x", "seconds": 1})
+
+
+def test_the_tracker_does_not_hand_out_a_device_that_is_lent(others: Others) -> None:
+    """The stand-in for its worker ends, which is what holds the board and offers it."""
+    first = others("first", device="desk")
+    first.has_it()
+    held = device("desk")
+    assert (held.state, held.port, held.sessions) == ("busy", 0, 1)
+    assert held.lease is not None
+    assert held.lease.purpose == "first"
+    second = others("second", device="desk")
+    eventually(lambda: len(device("desk").queue) == 1)
+    first.end()
+    second.has_it()
+    second.end()
+    eventually(lambda: device("desk").state == "free")
+
+
+def test_a_client_waits_through_a_restart_of_the_farm(farm: LightFarm, others: Others) -> None:
+    with lent("wing", "first", wait=0) as ours:
+        second = others("second")
+        eventually(lambda: len(device().queue) == 1)
+        farm.end()
+        eventually(lambda: "the farm ended" in second.told())
+        with pytest.raises(LeaseOver, match="the farm is gone"):
+            ours.check()
+        farm.start()
+        second.has_it()  # the farm has forgotten the lease; the device's own lock has not
+        lease = device().lease
+        assert lease is not None
+        assert lease.purpose == "second"
+
+
+def test_a_farm_that_stays_away_keeps_no_client_waiting(farm: LightFarm, others: Others) -> None:
+    with lent("wing", "first", wait=0):
+        second = others("second")
+        eventually(lambda: len(device().queue) == 1)
+        farm.end()
+        second.has_it()
+    farm.start()
+
+
+def test_a_device_of_the_same_name_at_another_address_is_not_the_farms(
+    tmp_path: Path, farm: LightFarm
+) -> None:
+    known = Member("wing", "stm32f405", "", "/dev/ttyACM0")
+    farm.end()
+    farm.plan = replace(farm.plan, members=(known,))
+    farm.start()
+    with lent("wing", "elsewhere", address="/dev/ttyACM1"):
+        assert device().lease is None
+    with lent("another name", "the same", address="/dev/ttyACM0"):
+        assert device().lease is not None
+
+
+def test_a_farms_own_worker_asks_no_farm(others: Others) -> None:
+    others("first").has_it()
+    wing = SerialDevice("wing", load_board("stm32f405"), "socket://127.0.0.1:1", 115200)
+    with pytest.raises(DeviceBusy):
+        wing.check_free()
+    with suppress(DeviceError):  # nothing listens at that port
+        wing.lent_by(NO_LENDER).check_free()
 
 
 def test_what_the_farm_does_not_know_is_nobodys_business() -> None:

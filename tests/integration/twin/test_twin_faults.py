@@ -33,7 +33,6 @@ from edgekit.devices.emulated import emulated_device
 from edgekit.devices.linux import transfer
 from edgekit.devices.linux.signs_of_life import SECONDS_WITHOUT_HOST
 from edgekit.devices.linux.ssh import SshDevice
-from edgekit.devices.linux.visit import clean_device
 from edgekit.profiles.board import load_board
 from edgekit.profiles.toolchain import load_toolchain
 from edgekit.twin.access import Access
@@ -460,7 +459,7 @@ def test_a_bundle_for_a_cpu_with_more_instructions_is_refused(lab: Lab) -> None:
 
 def test_a_library_that_the_board_lacks_is_told(lab: Lab) -> None:
     device = lab.device()
-    clean_device(device.entry, known_hosts=device.known_hosts)
+    device.clean()
     lab.on_board("sudo mv /usr/lib/aarch64-linux-gnu/libstdc++.so.6 /var/hidden")
     try:
         error = lab.failure(lab.bundle)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgekit.farm.turns import LeaseRequest, Turns
+from edgekit.farm.status import Reservation
+from edgekit.farm.turns import LeaseRequest, Turns, user_of
 
 
-def request(number: int, owner: str = "me", seconds: float = 10) -> LeaseRequest:
+def request(number: int, owner: str = "me", seconds: float | None = 10) -> LeaseRequest:
     return LeaseRequest(number, owner, "tuning", seconds)
 
 
@@ -38,6 +40,39 @@ def test_a_lease_ends_at_its_time_and_not_before() -> None:
     assert turns.expired(104.9) is None
     assert turns.expired(105) == request(1, seconds=5)
     assert turns.lease is None
+
+
+def test_a_lease_without_a_limit_stays() -> None:
+    turns = Turns()
+    turns.add(request(1, seconds=None))
+    turns.next(100, lambda owner: 0)
+    assert turns.expired(1e12) is None
+    assert turns.lease is not None
+    assert turns.lease.until is None
+
+
+def test_a_reservation_lets_its_user_pass_and_keeps_the_others_waiting() -> None:
+    turns = Turns()
+    turns.reservation = Reservation("ada@lab", 1000)
+    turns.add(request(1, "bob@lab:7"))
+    assert turns.next(0, lambda owner: 0) is None
+    turns.add(request(2, "ada@lab:9"))
+    turns.add(request(3, "ada@lab:10"))
+    # Her requests come first, even that of a process that has devices.
+    held = {"bob@lab:7": 0, "ada@lab:9": 2, "ada@lab:10": 1}.__getitem__
+    assert [one.number for one in turns.queue(held)] == [3, 2, 1]
+    assert turns.next(0, held) == request(3, "ada@lab:10")
+    turns.remove(3)
+    turns.remove(2)
+    turns.reservation = None
+    assert turns.next(0, held) == request(1, "bob@lab:7")
+
+
+@pytest.mark.parametrize(
+    ("owner", "user"), [("ada@lab:7", "ada@lab"), ("a:b@lab:7", "a:b@lab"), ("me", "me")]
+)
+def test_a_user_is_an_owner_without_its_process(owner: str, user: str) -> None:
+    assert user_of(owner) == user
 
 
 @given(st.lists(st.tuples(st.sampled_from(["add", "remove", "next"]), st.integers(0, 5))))
