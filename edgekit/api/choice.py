@@ -145,7 +145,11 @@ def handle_of(
     if board is None and name is not None and name != LOCAL:
         if name not in known:
             board_name = _board_of_twin(name, twin)
-        board = data.board(board_name or find_device(name, known).entry.board)
+        board = (
+            data.board(board_name)
+            if board_name
+            else find_device(name, known).board(data.folder, setting.events)
+        )
     chosen = data.board(LOCAL if name == LOCAL else board)
 
     def reach() -> Device:

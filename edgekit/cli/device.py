@@ -42,6 +42,10 @@ class ListedDevice:
     """The address; None if the entry has none."""
     twin: bool
     origin: Path
+    profile: Path | None
+    """The board's profile, if a folder holds it that is not always searched."""
+    problem: str | None
+    """What is wrong with the profile; the device cannot be used if it is gone."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +139,7 @@ def add_command(
         make_login,
         make_place_entry,
     )
+    from edgekit.project.user_devices import with_profile
 
     if board_name is None:
         raise UsageError(
@@ -155,11 +160,11 @@ def add_command(
         host = make_login(name, board.name, via, key, proxy) if via is not None else None
         line = make_line_entry(name, board, port, via=host, baud=baud, probe=probe)
         expected = check_fingerprint(fingerprint) if fingerprint is not None else None
-        _add_on_a_line(console, board, line, expected, force)
+        _add_on_a_line(console, board, with_profile(line, board), expected, force)
         return
     if place is not None and not board.has_os:
         at_place = make_place_entry(name, board, place, baud=baud)
-        _add_on_a_line(console, board, at_place, None, force)
+        _add_on_a_line(console, board, with_profile(at_place, board), None, force)
         return
     if place is None and (target is None or via or baud or probe):
         raise UsageError(
@@ -175,7 +180,7 @@ def add_command(
     expected = check_fingerprint(fingerprint) if fingerprint is not None else None
     with console.events.stage(f"check {name}"):
         report = check_device(entry, arch=board.cpu.arch, ask=asker(console), fingerprint=expected)
-    added = AddedDevice(report, add_device(entry, replace=force))
+    added = AddedDevice(report, add_device(with_profile(entry, board), replace=force))
 
     def render() -> None:
         console.heading(f"added {name}")
@@ -225,6 +230,7 @@ def list_command(console: Console) -> None:
     """List all known devices."""
     from edgekit.devices.registry import known_devices
 
+    data = console.workspace.data
     devices = [
         ListedDevice(
             known.entry.name,
@@ -232,8 +238,10 @@ def list_command(console: Console) -> None:
             known.entry.address,
             known.entry.is_twin,
             known.origin,
+            Path(known.entry.profile) if known.entry.profile else None,
+            known.problem(data.folder),
         )
-        for known in known_devices(console.workspace.data.shown_project).values()
+        for known in known_devices(data.shown_project).values()
     ]
 
     def render() -> None:
@@ -246,6 +254,9 @@ def list_command(console: Console) -> None:
             ("name", "board", "address", "known from"),
             [(d.name, d.board, "emulated" if d.twin else d.address, d.origin) for d in devices],
         )
+        for device in devices:
+            if device.problem is not None:
+                console.print(f"{device.name}: {device.problem}")
 
     console.report(devices, render)
 
@@ -324,9 +335,10 @@ def _known(console: Console, name: str) -> Device:
     from edgekit.devices.choice import device_for
     from edgekit.devices.registry import find_device, known_devices
 
-    entry = find_device(name, known_devices(console.workspace.data.project)).entry
-    board = console.workspace.data.board(entry.board)
-    return device_for(board, name, {name: entry}, events=console.events)
+    data = console.workspace.data
+    known = find_device(name, known_devices(data.project))
+    board = known.board(data.folder, console.events)
+    return device_for(board, name, {name: known.entry}, events=console.events)
 
 
 def asker(console: Console) -> Ask | None:

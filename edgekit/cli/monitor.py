@@ -35,8 +35,10 @@ def command(
 
     ws, name, board_name = console.workspace, where["device"], where["board"]
     if board_name is None and name is not None:
-        board_name = find_device(name, known_devices(ws.data.project)).entry.board
-    board = ws.data.board(board_name)
+        known = find_device(name, known_devices(ws.data.project))
+        board = known.board(ws.data.folder, console.events)
+    else:
+        board = ws.data.board(board_name)
     check_microcontroller(board)
     device = device_for_board(ws.setting, board, name, twin=where["twin"])
     for seen in watch(device.line(), ask=not listen, seconds=seconds):

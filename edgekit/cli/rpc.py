@@ -129,12 +129,13 @@ def serve_command(
 
     if direct and tracker_text:
         raise UsageError("--direct uses no tracker", hint="leave out --direct or --tracker")
-    entry = find_device(name, known_devices(console.workspace.data.project)).entry
-    board = console.workspace.data.board(entry.board)
+    data = console.workspace.data
+    known = find_device(name, known_devices(data.project))
+    board = known.board(data.folder, console.events)
     tracker = None
     if not direct:
         tracker = find_tracker(parse_tracker(tracker_text) if tracker_text else None)
-    device = device_for(board, name, {name: entry}, events=console.events).agent()
+    device = device_for(board, name, {name: known.entry}, events=console.events).agent()
     plan = ServePlan(device, key or board.name, tracker, port or 0)
     reported = False
 

@@ -13,19 +13,23 @@ from typing import TYPE_CHECKING
 from edgekit.base.errors import DeviceError, UsageError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.options import option
-from edgekit.base.paths import config_dir, place_of
 from edgekit.base.wording import did_you_mean
 from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS
 from edgekit.profiles.board import toolchain_of
 from edgekit.project import user_file
 from edgekit.project.devices import DeviceEntry, LineEntry, PlaceEntry, SshEntry, TwinEntry
-from edgekit.project.file import Project, parse_devices
+from edgekit.project.file import Project
+from edgekit.project.user_devices import (
+    board_of,
+    devices_file,
+    parse_user_devices,
+    profile_problem,
+)
 
 if TYPE_CHECKING:
     from edgekit.devices.device import Device
     from edgekit.profiles.board import Board
 
-DEVICES_FILE = "devices.toml"
 _HEADER = f"""\
 # The devices that `edgekit device` knows for this user. docs/devices.md describes every key.
 schema = {user_file.SCHEMA_VERSION}
@@ -38,9 +42,13 @@ class KnownDevice:
     origin: Path
     """File that holds the entry."""
 
+    def board(self, folder: Path | None, events: Events = SILENT) -> Board:
+        """Read the board to use it; a profile of `folder` is considered if none is remembered."""
+        return board_of(self.entry, (folder, self.origin.parent), events)
 
-def devices_file() -> Path:
-    return config_dir() / DEVICES_FILE
+    def problem(self, folder: Path | None) -> str | None:
+        """Say what is wrong with the board's profile; None if nothing is."""
+        return profile_problem(self.entry, (folder, self.origin.parent))
 
 
 def known_devices(project: Project | None, file: Path | None = None) -> dict[str, KnownDevice]:
@@ -50,7 +58,7 @@ def known_devices(project: Project | None, file: Path | None = None) -> dict[str
     if project is not None:
         for entry in project.devices.values():
             devices[entry.name] = KnownDevice(entry, project.path)
-    for entry in _parse(own, user_file.read_text(own)).values():
+    for entry in parse_user_devices(own, user_file.read_text(own)).values():
         devices.setdefault(entry.name, KnownDevice(entry, own))
     return devices
 
@@ -69,7 +77,7 @@ def add_device(entry: DeviceEntry, *, replace: bool = False, file: Path | None =
     own = file or devices_file()
     with user_file.editing(own, "remember the device"):
         text = user_file.read_text(own)
-        if entry.name in _parse(own, text) and not replace:
+        if entry.name in parse_user_devices(own, text) and not replace:
             raise _taken(entry.name)
         place = ("devices", entry.name)
         user_file.edit_table(own, text or _HEADER, place, entry.table())
@@ -83,7 +91,7 @@ def remove_device(name: str, file: Path | None = None) -> bool:
         return False
     with user_file.editing(own, "forget the device"):
         text = user_file.read_text(own)
-        if name not in _parse(own, text):
+        if name not in parse_user_devices(own, text):
             return False
         user_file.edit_table(own, text, ("devices", name), None)
     return True
@@ -140,7 +148,7 @@ def _on_a_line(entry: SshEntry | LineEntry | PlaceEntry, board: Board, timeout: 
 def refuse_taken(name: str, replace: bool) -> None:
     """Raise UsageError if a device of that name exists and may not be replaced."""
     own = devices_file()
-    if not replace and name in _parse(own, user_file.read_text(own)):
+    if not replace and name in parse_user_devices(own, user_file.read_text(own)):
         raise _taken(name)
 
 
@@ -158,13 +166,4 @@ def _taken(name: str) -> UsageError:
     return UsageError(
         f"the device {name} exists already",
         hint=f"choose another name, or add {option('force')} to replace it",
-    )
-
-
-def _parse(file: Path, text: str) -> dict[str, DeviceEntry]:
-    if not text:
-        return {}
-    folder = place_of(file)
-    return user_file.parse(
-        file, text, lambda reader: parse_devices(reader, folder), "docs/devices.md"
     )

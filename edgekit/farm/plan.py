@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from edgekit.base.children import module_command
-from edgekit.base.errors import UsageError
-from edgekit.devices.registry import find_device, known_devices
+from edgekit.base.errors import ProfileError, UsageError
+from edgekit.devices.registry import KnownDevice, find_device, known_devices
 from edgekit.farm.health import Limits
 from edgekit.farm.hosts.file import known_hosts_of_farm
-from edgekit.profiles.board import load_board
 from edgekit.project.file import Project
 from edgekit.rpc.protocol import DEFAULT_PORT
 
@@ -47,29 +46,35 @@ def plan_farm(project: Project | None, names: Sequence[str], port: int) -> FarmP
     """Plan a farm of the named devices, or of all known ones with an address. It may be empty if
     other hosts have joined."""
     known = known_devices(project)
-    folder = None if project is None else project.folder
-    if names:
-        entries = [find_device(name, known).entry for name in dict.fromkeys(names)]
-    else:
-        entries = [
-            device.entry
-            for device in known.values()
-            if device.entry.has_line or load_board(device.entry.board, folder).has_os
-        ]
-    if not entries and not known_hosts_of_farm():
+    chosen = [find_device(name, known) for name in dict.fromkeys(names)] or list(known.values())
+    members = [
+        member
+        for device in chosen
+        if (member := _member(device, project, is_named=bool(names))) is not None
+    ]
+    if not members and not known_hosts_of_farm():
         raise UsageError(
             "no known device can serve",
             hint="add one with edgekit device add NAME --board BOARD user@host",
         )
-    members = []
-    for entry in entries:
-        board = load_board(entry.board, folder)
-        if not board.has_os and not entry.has_line:
-            raise UsageError(
-                f"{entry.name} is a {board.name} without a serial port",
-                hint=f"edgekit device add {entry.name} --force --board {board.name} --port "
-                "/dev/ttyACM0",
-            )
-        key = board.name if board.has_os else ""
-        members.append(Member(entry.name, board.name, key, entry.is_twin, entry.identity))
     return FarmPlan(tuple(members), project.path if project is not None else None, port)
+
+
+def _member(device: KnownDevice, project: Project | None, *, is_named: bool) -> Member | None:
+    """Return the farm's entry of a device; None for one that has no address."""
+    entry = device.entry
+    try:
+        has_os = device.board(None if project is None else project.folder).has_os
+    except ProfileError:
+        # The worker fails with the reason, until the profile is back.
+        has_os = not entry.has_line
+    if not has_os and not entry.has_line:
+        if not is_named:
+            return None
+        raise UsageError(
+            f"{entry.name} is a {entry.board} without a serial port",
+            hint=f"edgekit device add {entry.name} --force --board {entry.board} --port "
+            "/dev/ttyACM0",
+        )
+    key = entry.board if has_os else ""
+    return Member(entry.name, entry.board, key, entry.is_twin, entry.identity)

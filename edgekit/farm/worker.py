@@ -100,13 +100,12 @@ def _device(name: str, project: str) -> Device:
     from pathlib import Path
 
     from edgekit.devices.choice import device_for
-    from edgekit.profiles.board import load_board
     from edgekit.project.file import read_project
 
     found = read_project(Path(project)) if project else None
-    entry = find_device(name, known_devices(found)).entry
-    board = load_board(entry.board, found.folder if found else None)
-    return device_for(board, name, {name: entry}).lent_by(NO_LENDER)
+    known = find_device(name, known_devices(found))
+    board = known.board(found.folder if found else None)
+    return device_for(board, name, {name: known.entry}).lent_by(NO_LENDER)
 
 
 def _wait_for_keepers_end() -> None:

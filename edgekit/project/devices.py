@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -34,6 +34,8 @@ _SERIAL = re.compile(
 _PLACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,62}")
 _PROBE = re.compile(r"[A-Za-z0-9:._-]{1,64}")
 _PATH = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
+_PROFILE = re.compile(r"/[^\x00-\x1f\x7f]{1,1000}/boards/[a-z0-9][a-z0-9_-]{0,62}\.toml")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 USER_EXPECTED = "a user name"
 HOST_EXPECTED = "a host name or an address"
@@ -65,6 +67,10 @@ class _Entry:
 
     name: str
     board: str
+    profile: str | None = field(default=None, kw_only=True)
+    """The path of the board's profile, if a folder holds it that is searched only from there."""
+    profile_sha256: str | None = field(default=None, kw_only=True)
+    """The hash of that profile when the device was added."""
     is_twin: ClassVar[bool] = False
     has_line: ClassVar[bool] = False
     """Whether it can lead to a microcontroller."""
@@ -81,7 +87,8 @@ class _Entry:
 
     def table(self) -> dict[str, Value]:
         """Return the keys of [devices.NAME]; None for those without a value."""
-        return {"board": self.board}
+        remembered = {"profile": self.profile, "profile_sha256": self.profile_sha256}
+        return {"board": self.board, **remembered}
 
 
 @dataclass(frozen=True)
@@ -180,7 +187,7 @@ class LineEntry(_LineSettings):
     def table(self) -> dict[str, Value]:
         via = self.via.table() if self.via else {}
         settings = {"serial": self.serial, "baud": self.baud, "probe": self.probe}
-        return {**super().table(), **via, **settings}
+        return {**via, **super().table(), **settings}
 
 
 @dataclass(frozen=True)
@@ -207,7 +214,7 @@ class PlaceEntry(_LineSettings):
     def table(self) -> dict[str, Value]:
         login = self.login.table() if self.login else {}
         settings = {"baud": self.baud, "probe": self.probe, "labgrid": self.place}
-        return {**super().table(), **login, **settings}
+        return {**login, **super().table(), **settings}
 
 
 def twin_identity(name: str) -> str:
@@ -349,13 +356,16 @@ def parse_device(reader: TableReader, name: str, file: Path) -> DeviceEntry:
     place = _matching(reader, "labgrid", _PLACE, PLACE_EXPECTED)
     if place and (twin or serial):
         reader.complain("labgrid", show(place), "one of labgrid, serial and twin")
+    profile = _matching(reader, "profile", _PROFILE, "the absolute path of a file boards/NAME.toml")
+    sha256 = _matching(reader, "profile_sha256", _SHA256, "a SHA-256")
     reader.finish()
+    entry: DeviceEntry = twin or login
     if place:
-        return PlaceEntry(name, board, *settings, place, login)
-    if serial:
+        entry = PlaceEntry(name, board, *settings, place, login)
+    elif serial:
         via = _host_of(name, login) if login.host else None
-        return LineEntry(name, board, *settings, serial, via)
-    return twin or login
+        entry = LineEntry(name, board, *settings, serial, via)
+    return replace(entry, profile=profile, profile_sha256=sha256)
 
 
 def _matching(reader: TableReader, key: str, pattern: re.Pattern[str], expected: str) -> str | None:

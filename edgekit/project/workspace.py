@@ -8,10 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgekit.base.errors import StorageError
+from edgekit.base.errors import ProfileError, StorageError
 from edgekit.models.model import ModelSource
 from edgekit.profiles.board import Board, load_board
-from edgekit.profiles.reader import profile_names
 from edgekit.profiles.toolchain import Toolchain, load_toolchain
 from edgekit.project.file import (
     Project,
@@ -21,6 +20,7 @@ from edgekit.project.file import (
     choose_store,
     find_project,
 )
+from edgekit.project.user_devices import board_anywhere
 
 if TYPE_CHECKING:
     from edgekit.base.arrays import Array
@@ -57,14 +57,25 @@ class WorkspaceData:
         return self.start / path
 
     def board(self, board: str | Board | None = None) -> Board:
-        """Read a board to use it; None is the project's."""
+        """Read a board to use it; None is the project's.
+
+        Its profile is in this folder, the project's, the user's own, or that of a device.
+        """
         if isinstance(board, Board):
             return board
         name = board if board is not None else choose_board(self.project, None)
-        project = None if board is not None else self.project
-        if project is not None and name not in profile_names("boards", self.folder):
-            check_references(project, self.folder)
-        return load_board(name, self.folder)
+        try:
+            return load_board(name, self.folder)
+        except ProfileError:
+            if (self.folder / "boards" / f"{name}.toml").exists():
+                raise
+        project = self.shown_project
+        try:
+            return board_anywhere(name, (self.folder, project.folder if project else None))
+        except ProfileError:
+            if board is None and self.project is not None:
+                check_references(self.project, self.folder)  # tells all its mistakes
+            raise
 
     def toolchain(self, toolchain: str | Toolchain) -> Toolchain:
         """Read a toolchain to use it."""
