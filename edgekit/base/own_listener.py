@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
+from edgekit.base.errors import DeviceError
 from edgekit.base.peer_owner import OwnerUnknown, peer_uid
 
 LOOPBACK = "127.0.0.1"
@@ -103,6 +104,16 @@ def listen_on_loopback(
 ) -> OwnListener:
     """Listen on a loopback port, 0 for any. `told` gets the refused connections of others."""
     return OwnListener(socket.create_server((LOOPBACK, port), backlog=backlog), told)
+
+
+def port_error(port: int, error: OSError) -> DeviceError:
+    """Return the error for a port of this host that cannot be listened on."""
+    reasons = {errno.EADDRINUSE: "is taken by another program", errno.EACCES: "is for root only"}
+    why = reasons.get(error.errno or 0, f"cannot be used: {(error.strerror or str(error)).lower()}")
+    return DeviceError(
+        f"port {port} {why}",
+        hint=f"choose another one with --port, or find its user with `ss -ltnp sport = :{port}`",
+    )
 
 
 def _to_port(connection: socket.socket) -> str:

@@ -64,6 +64,11 @@ class Conversation:
             raise FarmDown(
                 "no farm is up on this host", hint="start one with `edgekit farm up`"
             ) from error
+        except PermissionError as error:
+            raise DeviceError(
+                f"the farm's socket {socket_path()} may not be opened by this user",
+                hint="each user has a farm; the folder belongs to the user who ran edgekit farm up",
+            ) from error
         except OSError as error:
             raise _does_not_answer(str(error)) from error
         self._rest = bytearray()

@@ -6,7 +6,6 @@ another takes over the socket, and devices register again by themselves.
 
 from __future__ import annotations
 
-import errno
 import importlib.util
 import json
 import os
@@ -27,6 +26,7 @@ from edgekit.base.errors import DeviceError, MissingToolError, UsageError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import storage_errors, try_lock, write_atomically
 from edgekit.base.interrupts import interrupts_deferred
+from edgekit.base.own_listener import port_error
 from edgekit.base.paths import data_dir
 from edgekit.rpc.protocol import DEFAULT_PORT, LOOPBACK, TrackerAddress, TrackerGone
 from edgekit.rpc.tracker_worker import READY
@@ -175,11 +175,7 @@ def _listening(port: int) -> Iterator[socket.socket]:
     try:
         listener = socket.create_server((LOOPBACK, port), backlog=1024)
     except OSError as error:
-        reasons = {errno.EADDRINUSE: "is taken", errno.EACCES: "is for root only"}
-        raise DeviceError(
-            f"port {port} {reasons.get(error.errno or 0, f'cannot be used: {error.strerror}')}",
-            hint="choose another one: edgekit rpc tracker --port PORT",
-        ) from error
+        raise port_error(port, error) from error
     with closing(listener):
         yield listener
 

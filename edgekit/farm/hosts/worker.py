@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from edgekit.base.errors import DeviceError
 from edgekit.base.json_reader import read_json
+from edgekit.devices.linux.remote_command import CommandEnded
 from edgekit.farm.control import read_lines
 from edgekit.farm.hosts.file import FarmHost, find_host, known_hosts_of_farm
 from edgekit.farm.hosts.forwarded_device import ForwardedDevice
 from edgekit.farm.status import FarmStatus, status_from
 from edgekit.farm.worker import Say, end_with_keeper, reported
 from edgekit.rpc.protocol import LOOPBACK, TrackerAddress, parse_tracker
+from edgekit.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,6 +42,9 @@ _NEWS = 0
 """The ID of this process's own requests; the keeper's begin with 1."""
 _SCRIPT = """\
 PATH=$PATH:$HOME/.local/bin:/usr/local/bin; export PATH
+case "$1" in */*)
+  [ ! -e "$1" ] || { [ -f "$1" ] && [ -x "$1" ]; } || { echo edgekit denied; exit 126; };;
+esac
 command -v "$1" >/dev/null 2>&1 || { echo edgekit none; exit 127; }
 exec "$1" farm gate"""
 
@@ -62,21 +67,42 @@ def connected(host: FarmHost, **trust: Any) -> Iterator[tuple[Connection, Remote
     with connect(host.entry, **trust) as connection:
         words = ("sh", "-c", _SCRIPT, "edgekit", host.program or "edgekit")
         with connection.command(words, title="edgekit farm gate") as relay:
-            for _ in range(_MOST_LINES):
-                line = relay.read_line(_SECONDS_TO_START)
-                if line.startswith('{"gate"'):
-                    yield connection, relay
-                    return
-                if line == "edgekit none":
-                    raise DeviceError(
-                        f"{host.program or 'edgekit'} was not found on {host.name}",
-                        hint=f"install edgekit on {host.name}, and name its path: "
-                        "edgekit farm join --edgekit PROGRAM",
-                    )
-            raise DeviceError(
-                f"the shell of {host.name} prints too much before edgekit starts",
-                hint="make its start-up files print nothing",
-            )
+            _wait_for_gate(relay, host)
+            yield connection, relay
+
+
+def _wait_for_gate(relay: RemoteCommand, host: FarmHost) -> None:
+    program = host.program or "edgekit"
+    try:
+        for _ in range(_MOST_LINES):
+            line = relay.read_line(_SECONDS_TO_START)
+            if line.startswith('{"gate"'):
+                return
+            if line == "edgekit none":
+                raise DeviceError(
+                    f"{program} was not found on {host.name}",
+                    hint=f"install edgekit on {host.name}, and name its path: "
+                    "edgekit farm join --edgekit PROGRAM",
+                )
+            if line == "edgekit denied":
+                raise DeviceError(
+                    f"{program} on {host.name} may not be run by the user who logs in, or is not a "
+                    "program",
+                    hint=f"check it on {host.name}: ls -l {program}; --edgekit names another one",
+                )
+    except CommandEnded as error:
+        last = relay.errors()
+        raise DeviceError(
+            f"{program} on {host.name} ended before it answered"
+            + (f": {last[-1]}" if last else ""),
+            hint=f"run `{program} farm status` on {host.name}; it needs edgekit {__version__}, as "
+            "this host has",
+            details=last[-12:-1],
+        ) from error
+    raise DeviceError(
+        f"the shell of {host.name} prints too much before edgekit starts",
+        hint="make its start-up files print nothing",
+    )
 
 
 def first_news(relay: RemoteCommand, host: FarmHost) -> FarmStatus:
@@ -94,7 +120,13 @@ def news_of(answer: Mapping[str, Any], host: FarmHost) -> FarmStatus:
             f"{host.name} says: {str(answer['error'])[:200]}",
             hint=f"run edgekit farm up or edgekit farm install on {host.name}",
         )
-    return status_from(answer)
+    try:
+        return status_from(answer)
+    except DeviceError as error:
+        raise DeviceError(
+            f"the status of {host.name} is not understood: {error.message}",
+            hint=f"install edgekit {__version__}, which this host has, on {host.name}",
+        ) from error
 
 
 def _understood(line: str, host: FarmHost) -> dict[str, Any]:

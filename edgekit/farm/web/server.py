@@ -18,9 +18,9 @@ from tornado.httpserver import HTTPServer
 from tornado.log import app_log
 from tornado.web import Application, HTTPError, RequestHandler
 
-from edgekit.base.errors import DeviceError, EdgekitError
+from edgekit.base.errors import EdgekitError
 from edgekit.base.events import SILENT, Events
-from edgekit.base.own_listener import OwnListener, listen_on_loopback
+from edgekit.base.own_listener import OwnListener, listen_on_loopback, port_error
 from edgekit.farm.control import farm_status
 from edgekit.farm.web import markup, page, tuning_page
 from edgekit.farm.web.prometheus import CONTENT_TYPE, as_metrics, tuning_metrics
@@ -74,10 +74,7 @@ def serve_web(
     try:
         listener = listen_on_loopback(port, events.warn)
     except OSError as error:
-        raise DeviceError(
-            f"port {port} cannot be used: {(error.strerror or str(error)).lower()}",
-            hint="choose another one: edgekit farm web --port PORT",
-        ) from error
+        raise port_error(port, error) from error
     with listener:
         place = f"http://{LOOPBACK}:{listener.getsockname()[1]}"
         started(WebServing(f"{place}/?token={token}", f"{place}/metrics", token))

@@ -89,6 +89,35 @@ def test_a_host_without_a_farm_does_not_join(hosts: Two) -> None:
     assert "was not found on attic" in missing.stderr
 
 
+@pytest.mark.parametrize(
+    ("script", "mode", "message"),
+    [
+        ("exit 0", 0o644, "may not be run by the user who logs in"),
+        ("echo 'open: Permission denied' >&2; exit 1", 0o755, "answered: open: Permission denied"),
+        ("kill -9 $$", 0o755, "ended before it answered"),
+        (
+            """echo '{"gate": "0.0.1"}'; read x; echo '{"id":0,"answer":{"pid":1}}'; cat""",
+            0o755,
+            "the status of attic is not understood",
+        ),
+    ],
+)
+def test_an_edgekit_that_does_not_serve_is_told_as_what_it_is(
+    script: str, mode: int, message: str, hosts: Two, tmp_path: Path
+) -> None:
+    program = tmp_path / "edgekit-there"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(mode)
+    server = hosts.far.lab.ssh
+    address = f"{server.user}@127.0.0.1:{server.port}"
+    login = ("--key", server.key, "--fingerprint", server.fingerprint)
+    refused = hosts.near.run("join", address, "--name", "attic", *login, "--edgekit", str(program))
+    assert refused.returncode == 8
+    assert message in refused.stderr
+    assert "its disk" not in refused.stderr
+    assert "attic" in refused.stderr.partition("hint: ")[2]
+
+
 def test_what_the_other_host_has_is_shown_and_handed_out_here(two: Two) -> None:
     shown = two.near.device(FAR)
     assert shown["host"] == "attic"
