@@ -116,6 +116,14 @@ def test_every_port_of_a_farm_and_its_socket_are_for_its_user(lab: Lab) -> None:
                 part.chmod(part.stat().st_mode | 0o007)
         assert said_by_socket(control, UID) == ""
         assert said_by_socket(control, 0).startswith("{")
+        for what in ("reserve", "take", "release"):
+            wanted = {"do": what, "device": "desk", "owner": "other@lab:1", "purpose": "mine"}
+            assert said_by_socket(control, UID, {**wanted, "seconds": 600, "force": True}) == ""
+        status = json.loads(subprocess.run(
+            lab.command("farm", "status", "--json"), env=lab.environment, capture_output=True
+        ).stdout)  # fmt: skip
+        assert status["devices"][0]["reservation"] is None
+        assert status["devices"][0]["lease"] is None
         assert lab.free("local") == 1
     finally:
         keeper.end()
@@ -186,21 +194,24 @@ def test_a_tracker_of_another_user_is_not_asked(uid: int) -> None:
             process.kill()
 
 
-def said_by_socket(path: Path, uid: int) -> str:
+def said_by_socket(path: Path, uid: int, request: dict[str, object] | None = None) -> str:
     script = (
         "import os, socket, sys\n"
-        "path, uid = sys.argv[1], int(sys.argv[2])\n"
+        "path, uid, request = sys.argv[1], int(sys.argv[2]), sys.argv[3]\n"
         "os.setgroups([]), os.setgid(uid), os.setuid(uid)\n"
         "stream = socket.socket(socket.AF_UNIX)\n"
         "stream.connect(path)\n"
         "try:\n"
-        '    stream.sendall(b\'{"do": "status"}\\n\')\n'
+        "    stream.sendall(request.encode() + b'\\n')\n"
         "    print(stream.recv(100).decode())\n"
         "except ConnectionError:\n"
         "    pass\n"
     )
     done = subprocess.run(
-        [sys.executable, "-I", "-c", script, str(path), str(uid)],
+        [
+            *(sys.executable, "-I", "-c", script, str(path), str(uid)),
+            json.dumps(request or {"do": "status"}),
+        ],
         capture_output=True,
         text=True,
         cwd="/",
