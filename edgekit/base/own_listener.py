@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import Any
 
 from edgekit.base.errors import DeviceError
+from edgekit.base.options import option
 from edgekit.base.peer_owner import OwnerUnknown, peer_uid
 
 LOOPBACK = "127.0.0.1"
@@ -112,7 +113,7 @@ def port_error(port: int, error: OSError) -> DeviceError:
     why = reasons.get(error.errno or 0, f"cannot be used: {(error.strerror or str(error)).lower()}")
     return DeviceError(
         f"port {port} {why}",
-        hint=f"choose another one with --port, or find its user with `ss -ltnp sport = :{port}`",
+        hint=f"choose another one with {option('port')}; `ss -ltnp sport = :{port}` names it",
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from edgekit.base.errors import DeviceError
 from edgekit.base.events import SILENT, Events
+from edgekit.base.options import option
 from edgekit.base.wording import duration
 from edgekit.devices.base import DeviceBusy
 from edgekit.devices.keeper_client import (
@@ -198,7 +199,7 @@ def _wait_for_turn(
         except TimeoutError as error:
             raise DeviceBusy(
                 f"{name} did not become free within {duration(wait)}: {holder}",
-                hint="wait longer with --timeout; `edgekit farm queue` shows who waits",
+                hint=f"wait longer with {option('timeout')}; `edgekit farm queue` shows who waits",
             ) from error
         if answer is None:
             return False
