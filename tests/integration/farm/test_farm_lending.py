@@ -193,7 +193,7 @@ def test_a_farm_that_stays_away_keeps_no_client_waiting(farm: LightFarm, others:
 def test_a_device_of_the_same_name_at_another_address_is_not_the_farms(
     tmp_path: Path, farm: LightFarm
 ) -> None:
-    known = Member("wing", "stm32f405", "", "/dev/ttyACM0")
+    known = Member("wing", "stm32f405", "", address="/dev/ttyACM0")
     farm.end()
     farm.plan = replace(farm.plan, members=(known,))
     farm.start()
