@@ -26,8 +26,9 @@ from edgekit.base.errors import EdgekitError, UnsupportedModelError
 from edgekit.base.tensors import Quantization
 from edgekit.models.naming import NamingBuilder
 from edgekit.models.tflite import elementwise, layers, moves, pooling, shapes, transposed
+from edgekit.models.tflite.dynamic_range import rounded, weights_as_floats
 from edgekit.models.tflite.file import TfliteFile, TfliteGraph, TfliteOperator, TfliteTensor
-from edgekit.models.tflite.operators import MOVED, place
+from edgekit.models.tflite.operators import MOVED, has_float_input, place
 
 
 class NamedTensor(tflite.Tensor):  # type: ignore[misc]
@@ -79,6 +80,8 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         )
         self.repairs: list[str] = []
         self._resized = resized
+        self._as_floats = -1
+        """The tensor of int8 weights that the current operator takes as floats."""
         self._known: dict[int, Array] = {}
         """The tensors whose values are known at import."""
 
@@ -92,7 +95,8 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         if index < 0:
             return TensorWrapper(index, 0, 0)
         tensor = self.subgraph.Tensors(index)
-        parameters = _quantization_parameters(self.graph.tensors[index].quantization)
+        quantization = self.graph.tensors[index].quantization
+        parameters = _quantization_parameters(None if index == self._as_floats else quantization)
         return TensorWrapper(index, tensor, self.model.Buffers(tensor.Buffer()), parameters)
 
     def get_tensor_value(self, tensor_wrapper: TensorWrapper, is_sparse: bool = False) -> Array:
@@ -213,13 +217,46 @@ class Converter(OperatorConverter):  # type: ignore[misc]
     def _convert(self, operator: TfliteOperator, flat: tflite.Operator) -> None:
         if operator.name in MOVED:
             self._check_moves_unchanged(operator)
-        result = self.convert_map[operator.name](op=flat)
+        if has_float_input(self.graph, operator):
+            result = self._with_rounded_input(operator, flat)
+        else:
+            result = self.convert_map[operator.name](op=flat)
         if result is None:  # The value is known, and TVM stored it for its readers.
             return
         values = self._emit(result, len(operator.outputs))
         for index, value in zip(operator.outputs, values, strict=True):
             self._check_type(self.graph.tensors[index], value)
             self.exp_tab.set_expr(self.graph.tensors[index].name, value)
+
+    def _with_rounded_input(self, operator: TfliteOperator, flat: tflite.Operator) -> Any:
+        """Convert an operator of floats and int8 weights as one of floats alone."""
+        source, weights = operator.inputs[:2]
+        stored, names = self.graph.tensors[weights], self.exp_tab.exprs
+        quantization = stored.quantization
+        assert quantization is not None  # has_float_input
+        value = self.get_tensor_value(self._wrapper(weights))
+        data = self.get_expr(source)
+        rank = len(static_shape(data))
+        if operator.name == "FULLY_CONNECTED":
+            options = tflite.FullyConnectedOptions()
+            table = flat.BuiltinOptions()
+            options.Init(table.Bytes, table.Pos)
+            axes, symmetric = [rank - 1], not options.AsymmetricQuantizeInputs()
+        else:
+            axes, symmetric = list(range(1, rank)), quantization.axis is None
+        before = {index: names.get(self.graph.tensors[index].name) for index in (source, weights)}
+        reals = weights_as_floats(value, quantization)
+        names[self.graph.tensors[source].name] = rounded(self.bb, data, axes, symmetric)
+        names[stored.name] = relax.const(reals, "float32")
+        self._as_floats = weights
+        try:
+            return self.convert_map[operator.name](op=flat)
+        finally:
+            self._as_floats = -1
+            for index, expression in before.items():
+                names.pop(self.graph.tensors[index].name)
+                if expression is not None:
+                    names[self.graph.tensors[index].name] = expression
 
     def _emit(self, result: Any, count: int) -> Sequence[Any]:
         """Bind the result to a variable, so that several readers do not compute it again."""

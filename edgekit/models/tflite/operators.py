@@ -38,6 +38,7 @@ _COMPUTED_QUANTIZED = """
 """
 COMPUTED_QUANTIZED = frozenset(_COMPUTED_QUANTIZED.split())
 TYPES = frozenset(BYTES_PER_ELEMENT) - {"complex64", "float64", "uint16"}
+DYNAMIC_RANGE = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"})
 _STATEFUL = """
     ASSIGN_VARIABLE BIDIRECTIONAL_SEQUENCE_LSTM BIDIRECTIONAL_SEQUENCE_RNN CALL_ONCE LSTM
     READ_VARIABLE RNN SVDF UNIDIRECTIONAL_SEQUENCE_LSTM UNIDIRECTIONAL_SEQUENCE_RNN VAR_HANDLE
@@ -59,6 +60,16 @@ def unsupported_operators(graph: TfliteGraph) -> tuple[UnsupportedOperator, ...]
         UnsupportedOperator(name, place(graph, index), reason, counts[name, reason])
         for (name, reason), index in first.items()
     )
+
+
+def has_float_input(graph: TfliteGraph, operator: TfliteOperator) -> bool:
+    """Tell whether an operator has int8 weights and a float input that LiteRT rounds as it runs."""
+    if operator.name not in DYNAMIC_RANGE:
+        return False
+    source, weights = (graph.tensors[index] for index in operator.inputs[:2])
+    stored = weights.quantization if weights.is_constant and weights.dtype == "int8" else None
+    around_zero = stored is not None and not any(stored.zero_points)
+    return around_zero and source.dtype == "float32" and source.quantization is None
 
 
 def place(graph: TfliteGraph, index: int) -> str:
@@ -97,6 +108,8 @@ def _why_types_unsupported(graph: TfliteGraph, operator: TfliteOperator) -> str 
     if any(tensor.quantization and tensor.dtype == "int16" for tensor in (*inputs, *outputs)):
         return "the compiler quantises to 8 bits, not to 16"
     computed = [tensor for tensor in (*inputs, *outputs) if not tensor.is_constant]
+    if has_float_input(graph, operator):
+        return None
     if operator.name != "DEQUANTIZE" and not any(tensor.quantization for tensor in computed):
         return "its weights are quantised but its input is float (dynamic range quantisation)"
     return None

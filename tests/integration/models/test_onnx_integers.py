@@ -83,7 +83,7 @@ def node(operator: str, inputs: Sequence[str], outputs: Sequence[str] = ("y",), 
 
 
 ONNX_OWN = frozenset(
-    ("DynamicQuantizeLinear", "MatMulInteger", "ConvInteger", "Cast", "Mul", "DequantizeLinear")
+    ("DynamicQuantizeLinear", "MatMulInteger", "ConvInteger", "Cast", "Mul", "LayerNormalization")
 )
 
 
@@ -439,6 +439,14 @@ def gather_block_quantized(random: Any, stored: str) -> Case:
     return Case([made], {"i": random.integers(0, rows, (2, 3))}, used)
 
 
+def layer_normalization_in_float16(random: Any, stored: str) -> Case:
+    feeds = {"x": floats(random, 2, 3, 8).astype("float16")}
+    weights = {"s": floats(random, 8).astype("float16"), "b": floats(random, 8).astype("float16")}
+    names = ["x", "s", "b"][: 3 if stored == "int8" else 2]
+    used = {name: weights[name] for name in names[1:]}
+    return Case([node("LayerNormalization", names)], feeds, used, near=2e-3)
+
+
 CASES: Mapping[str, Callable[[Any, str], Case]] = {
     "DynamicQuantizeLinear, MatMulInteger, Cast, Mul": dynamic_chain,
     "DynamicQuantizeLinear": dynamic_quantize_linear,
@@ -466,6 +474,7 @@ CASES: Mapping[str, Callable[[Any, str], Case]] = {
     "RotaryEmbedding": rotary_embedding,
     "EmbedLayerNormalization": embed_layer_normalization,
     "SkipSimplifiedLayerNormalization": skip_simplified,
+    "LayerNormalization in float16": layer_normalization_in_float16,
     "FusedConv": fused_conv,
     "FusedGemm": fused_gemm,
     "MatMulNBits of 4": matmul_nbits(4),

@@ -119,10 +119,10 @@ def test_dynamic_range_quantisation_is_refused_with_its_name(tmp_path: Path) -> 
     content = tflite_bytes(
         [
             T("x", (1, 4)),
-            constant("w", np.ones((3, 4), "int8"), scale=0.1),
-            T("y", (1, 3)),
+            constant("w", np.ones((1, 4), "int8"), scale=0.1),
+            T("y", (1, 4)),
         ],
-        [Op("FULLY_CONNECTED", ("x", "w"), ("y",), {"table": "FullyConnectedOptions"})],
+        [Op("MUL", ("x", "w"), ("y",), {"table": "MulOptions"})],
         ["x"],
         ["y"],
     )

@@ -66,8 +66,8 @@ def _layer_normalization(node: Node) -> Outputs:
     axes = list(range(first, len(shape)))
     full = shape[first:]
     value = wide(node, value)
-    scale = cast(node.expr(1), dtype_of(value))
-    bias = cast(node.expr(2), dtype_of(value)) if node.has(2) else None
+    scale = node.emit(cast(node.expr(1), dtype_of(value)))
+    bias = node.emit(cast(node.expr(2), dtype_of(value))) if node.has(2) else None
     fits = shape_of(scale) == full and (bias is None or shape_of(bias) == full)
     if fits and not node.wants(1) and not node.wants(2):
         if bias is None:
