@@ -75,6 +75,7 @@ def _render(console: Console, matrix: Matrix) -> None:
         HEADS,
         [[text or None for text in row_of(cell)] for cell in matrix.cells],
         right=("median", "p90", "fastest", "memory", "energy", "max error"),
+        spare=("energy", "fastest", "p90", "memory", "max error"),
     )
     if text := caution(matrix):
         console.print(text)

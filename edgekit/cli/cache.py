@@ -14,7 +14,7 @@ import click
 from edgekit.base.errors import UsageError
 from edgekit.base.wording import counted, duration, size
 from edgekit.cli.console import Console
-from edgekit.cli.options import Group, json_option, pass_console
+from edgekit.cli.options import Group, csv_option, json_option, pass_console
 
 if TYPE_CHECKING:
     from edgekit.base.cache import CacheEntry
@@ -97,6 +97,7 @@ def size_command(console: Console) -> None:
 
 
 @command.command("list")
+@csv_option
 @json_option
 @pass_console
 def list_command(console: Console) -> None:
@@ -110,8 +111,8 @@ def list_command(console: Console) -> None:
         if not entries:
             console.print("the cache is empty")
             return
-        console.table(
-            ("KEY", "KIND", "SIZE", "LAST USED", "WHAT"),
+        console.listing(
+            ("key", "kind", "size", "last used", "what"),
             [
                 (
                     entry.key[:12],
@@ -122,7 +123,7 @@ def list_command(console: Console) -> None:
                 )
                 for entry in entries
             ],
-            right=("SIZE",),
+            right=("size",),
         )
 
     console.report(entries, render)

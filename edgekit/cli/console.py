@@ -133,21 +133,23 @@ class Console:
         With --csv the whole of it is written to that file.
         """
         rows = list(rows)
-        if self.csv_path is not None:
-            self._write_csv(self.csv_path, [columns, *rows])
         shown = rows if len(rows) <= _MOST_ROWS + _FEW else rows[:_MOST_ROWS]
         self.table(columns, shown, right=right, spare=spare)
         if len(shown) < len(rows) and self.csv_path is None:
             self.print(f"and {len(rows) - len(shown):,} more: --csv FILE writes all {len(rows):,}")
-        if self.csv_path is not None:
-            self.print(f"wrote {counted(len(rows), 'row')} to {self.csv_path}")
+        self.csv(columns, rows)
 
-    def _write_csv(self, path: Path, rows: Iterable[Sequence[object]]) -> None:
+    def csv(self, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+        """Write a whole list to the file of --csv, if that is given."""
+        if self.csv_path is None:
+            return
         from edgekit.base.files import storage_errors, write_atomically
         from edgekit.base.quoting import csv_text
 
-        with storage_errors("write the table", path):
-            write_atomically(path, csv_text(rows))
+        whole = [[_cell(value) for value in row] for row in rows]
+        with storage_errors("write the list", self.csv_path):
+            write_atomically(self.csv_path, csv_text([columns, *whole]))
+        self.print(f"wrote {counted(len(whole), 'row')} to {self.csv_path}")
 
     def fields(self, pairs: Iterable[tuple[str, object]]) -> None:
         """Print names and values on stdout, one pair per line; long values wrap on a terminal."""

@@ -153,6 +153,7 @@ def _render_fleet(console: Console, report: FleetReport) -> None:
         ("device", "result", "max error", "median", "p90", "sent", "took"),
         [_row(outcome) for outcome in report.devices],
         right=("median", "p90", "sent", "took"),
+        spare=("took", "sent", "p90"),
     )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from edgekit.base.wording import celsius, duration
+from edgekit.base.wording import duration, number
 from edgekit.cli.console import Console
 from edgekit.cli.options import REMOTE_DEVICE, Group, json_option, pass_console
 from edgekit.rpc.protocol import DEFAULT_PORT
@@ -462,6 +462,7 @@ def _render(console: Console, status: FarmStatus) -> None:
         (*heads, "sessions", "why"),
         [_row(device, status.now, hosts) for device in status.devices],
         right=("load", "°C", "sessions"),
+        spare=("load", "°C", "sessions", "since"),
     )
     for host in status.hosts:
         if host.state != "up":
@@ -479,7 +480,7 @@ def _row(device: DeviceStatus, now: float, hosts: bool) -> list[object]:
         duration(max(now - device.since, 0)),
         users_of(device, now) or None,
         None if device.load is None else f"{device.load:.2f}",
-        None if device.temperature is None else celsius(device.temperature),
+        None if device.temperature is None else number(round(device.temperature)),
         device.sessions,
         _why(device, now).removeprefix(": ") or None,
     ]

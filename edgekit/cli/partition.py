@@ -14,6 +14,7 @@ from edgekit.cli.console import Console
 from edgekit.cli.device_options import device_options_with_timeout
 from edgekit.cli.options import (
     Command,
+    csv_option,
     json_option,
     pass_console,
     to_be_built,
@@ -22,6 +23,7 @@ from edgekit.cli.options import (
 if TYPE_CHECKING:
     from edgekit.api.choice import DeviceKeywords
     from edgekit.api.keywords import BuildKeywords
+    from edgekit.backends.base import Decision
     from edgekit.backends.report import Coverage, PartitionReport, RegionSummary, Timing
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -47,6 +49,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     metavar="FILE|DIR",
     help="Write the regions' layers and weights for other tools.",
 )
+@csv_option
 @json_option
 @pass_console
 def command(
@@ -84,19 +87,24 @@ def command(
 def _render(console: Console, report: PartitionReport) -> None:
     for note in report.notes:
         console.events.warn(note)
+    alike: dict[tuple[str, str, str], list[Decision]] = {}
+    for decision in report.decisions:
+        key = (decision.operator, decision.backend or "TVM", decision.reason)
+        alike.setdefault(key, []).append(decision)
     console.table(
+        ("operator", "times", "MACs", "runs on", "why"),
+        [
+            (operator, len(group), _macs(sum(decision.macs for decision in group)), place, why)
+            for (operator, place, why), group in alike.items()
+        ],
+        right=("times", "MACs"),
+    )
+    console.csv(
         ("operator", "node", "MACs", "runs on", "why"),
         [
-            (
-                decision.operator,
-                decision.node or None,
-                amount(decision.macs) if decision.macs else None,
-                decision.backend or "TVM",
-                decision.reason,
-            )
-            for decision in report.decisions
+            (d.operator, d.node or None, d.macs, d.backend or "TVM", d.reason)
+            for d in report.decisions
         ],
-        right=("MACs",),
     )
     if report.regions:
         console.print()
@@ -105,9 +113,14 @@ def _render(console: Console, report: PartitionReport) -> None:
             ("region", "layers", "MACs", "in", "out", "bytes", "library", "TVM"),
             [_row(region) for region in report.regions],
             right=("layers", "MACs", "in", "out", "bytes", "library", "TVM"),
+            spare=("out", "in", "bytes"),
         )
     console.print()
     console.fields(_facts(report.coverage, report.backends))
+
+
+def _macs(count: int) -> str | None:
+    return amount(count) if count else None
 
 
 def _row(region: RegionSummary) -> tuple[object, ...]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from edgekit.base.errors import StorageError
 from edgekit.base.events import Event, Note, StageEnded, StageProgress, StageStarted, Warned
 from edgekit.base.wording import duration, printable
+from edgekit.cli.standing import Standing, Standings
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
@@ -20,7 +22,7 @@ WORTH_A_LINE = 1.0
 """The shortest stage in seconds that a log shows without --verbose."""
 
 HEARTBEAT = 10.0
-"""Seconds between two lines about the same stage in a log."""
+"""Seconds before the first line about a running stage in a log."""
 
 
 class Progress(Protocol):
@@ -44,12 +46,6 @@ class QuietProgress:
         pass
 
 
-@dataclass
-class _OpenStage:
-    title: str
-    last_line: float
-
-
 class PlainProgress:
     """Prints a line for each finished long stage, and now and then one for a running stage."""
 
@@ -59,39 +55,55 @@ class PlainProgress:
         self._stream = stream
         self._verbose = verbose
         self._clock = clock
-        self._open: list[_OpenStage] = []
+        self._stages = Standings(clock)
+        self._lock = threading.RLock()
+        self._ended = threading.Event()
+        self._watch: threading.Thread | None = None
 
     def show(self, event: Event) -> None:
-        if isinstance(event, StageStarted):
-            self._open.append(_OpenStage(event.title, self._clock()))
-        elif isinstance(event, StageProgress):
-            self._progress(event)
-        elif isinstance(event, StageEnded):
-            self._end(event)
-        elif isinstance(event, Warned):
-            self._line(f"warning: {event.text}")
-        elif self._verbose:
-            self._line(event.text)
+        with self._lock:
+            if isinstance(event, StageStarted):
+                self._stages.begin(event)
+                self._start_watch()
+            elif isinstance(event, StageProgress):
+                self._stages.advance(event)
+                self.tick()
+            elif isinstance(event, StageEnded):
+                self._stages.end(event)
+                if event.seconds >= WORTH_A_LINE or self._verbose:
+                    self._line(finished(event))
+            elif isinstance(event, Warned):
+                self._line(f"warning: {event.text}")
+            elif self._verbose:
+                self._line(event.text)
 
     def close(self) -> None:
-        self._open.clear()
+        self._ended.set()
+        self._stages.open.clear()
 
-    def _progress(self, event: StageProgress) -> None:
-        stage = next((s for s in reversed(self._open) if s.title == event.title), None)
-        if stage is None or self._clock() - stage.last_line < HEARTBEAT:
+    def tick(self) -> None:
+        """Print a line about the innermost stage if it was silent for long."""
+        if not self._stages.open:
             return
-        stage.last_line = self._clock()
-        total = f"/{event.total}" if event.total is not None else ""
-        detail = f" {event.detail}" if event.detail else ""
-        self._line(f"{event.title}: {event.done}{total}{detail}")
+        stage, now = self._stages.open[-1], self._clock()
+        # Twice as long after each line: an hour takes nine lines.
+        if now - stage.last_line < HEARTBEAT * 2**stage.lines:
+            return
+        stage.last_line, stage.lines = now, stage.lines + 1
+        said = stage.in_words(now) or f"{duration(round(now - stage.started))} so far"
+        self._line(f"{stage.title}: {said}{'; ' if stage.detail else ''}{stage.detail}")
 
-    def _end(self, event: StageEnded) -> None:
-        for stage in reversed(self._open):
-            if stage.title == event.title:
-                self._open.remove(stage)
-                break
-        if event.seconds >= WORTH_A_LINE or self._verbose:
-            self._line(finished(event))
+    def _start_watch(self) -> None:
+        """Start the thread that prints about stages that report nothing themselves."""
+        if self._watch is None:
+            self._watch = threading.Thread(target=self._tick_until_closed, daemon=True)
+            self._watch.start()
+
+    def _tick_until_closed(self) -> None:
+        while not self._ended.wait(1.0):
+            # What keeps a line from being written is told by the next line of the main thread.
+            with suppress(OSError, StorageError), self._lock:
+                self.tick()
 
     def _line(self, text: str) -> None:
         write_line(self._stream, printable(text))
@@ -104,19 +116,22 @@ class LiveProgress:
         self._stream = stream
         self._verbose = verbose
         self._display: RichProgress | None = None
-        self._open: list[tuple[str, TaskID]] = []
+        self._stages = Standings(time.monotonic)
+        self._tasks: list[tuple[Standing, TaskID]] = []
 
     def show(self, event: Event) -> None:
         if isinstance(event, StageStarted):
-            task = self._running().add_task(printable(event.title), total=event.total, detail="")
-            self._open.append((event.title, task))
+            stage = self._stages.begin(event)
+            task = self._running().add_task(
+                printable(event.title), total=event.total, detail="", stage=stage
+            )
+            self._tasks.append((stage, task))
         elif isinstance(event, StageProgress):
-            for title, task in reversed(self._open):
-                if title == event.title:
-                    self._running().update(
-                        task, completed=event.done, detail=printable(event.detail)
-                    )
-                    break
+            advanced = self._stages.advance(event)
+            for stage, task in self._tasks:
+                if stage is advanced:
+                    detail = printable(event.detail)
+                    self._running().update(task, completed=event.done, detail=detail)
         elif isinstance(event, StageEnded):
             self._end(event)
         elif isinstance(event, Warned):
@@ -125,21 +140,23 @@ class LiveProgress:
             self._line(" ", "", event.text)
 
     def close(self) -> None:
-        self._open.clear()
+        self._stages.open.clear()
+        self._tasks.clear()
         if self._display is not None:
             self._display.stop()
             self._display = None
 
     def _end(self, event: StageEnded) -> None:
-        for entry in reversed(self._open):
-            if entry[0] == event.title:
+        ended = self._stages.end(event)
+        for entry in self._tasks:
+            if entry[0] is ended:
                 self._running().remove_task(entry[1])
                 self._running().refresh()  # otherwise the line below is drawn with the old bar
-                self._open.remove(entry)
+                self._tasks.remove(entry)
                 break
         mark, style = ("✗", "red") if event.failed else ("✓", "green")
         self._line(mark, style, finished(event))
-        if not self._open:
+        if not self._tasks:
             self.close()
 
     def _line(self, mark: str, style: str, text: str) -> None:
@@ -157,16 +174,24 @@ class LiveProgress:
             from rich.progress import (
                 BarColumn,
                 Progress,
+                ProgressColumn,
                 SpinnerColumn,
+                Task,
                 TextColumn,
                 TimeElapsedColumn,
             )
             from rich.table import Column
+            from rich.text import Text
+
+            class StandingColumn(ProgressColumn):
+                def render(self, task: Task) -> Text:
+                    return Text(task.fields["stage"].in_words(time.monotonic()), no_wrap=True)
 
             self._display = Progress(
                 SpinnerColumn(),
                 TimeElapsedColumn(),
-                BarColumn(bar_width=20),
+                BarColumn(bar_width=12),
+                StandingColumn(),
                 TextColumn(
                     "{task.description}  {task.fields[detail]}",
                     markup=False,

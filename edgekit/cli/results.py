@@ -11,7 +11,7 @@ import click
 from edgekit.base.measurer import figure, measurer_in_words
 from edgekit.base.wording import celsius, counted, energy, measured, size
 from edgekit.cli.console import Console
-from edgekit.cli.options import Group, json_option, pass_console
+from edgekit.cli.options import Group, csv_option, json_option, pass_console
 from edgekit.cli.store_option import store_option
 from edgekit.cli.tuning_results import tuning_command
 
@@ -58,6 +58,7 @@ command.add_command(tuning_command)
     help="Number of runs, the latest first.",
 )
 @store_option
+@csv_option
 @json_option
 @pass_console
 def list_command(
@@ -179,7 +180,7 @@ def _render_list(console: Console, listing: Listing) -> None:
     if not listing.runs:
         console.print(f"nothing is in {listing.store} yet: `edgekit bench BUNDLE` measures")
         return
-    console.table(
+    console.listing(
         ("run", "when", "model", "board", "device", "offload", "median", "p90", "threads", "for"),
         [
             (
@@ -197,6 +198,7 @@ def _render_list(console: Console, listing: Listing) -> None:
             for run in listing.runs
         ],
         right=("median", "p90", "threads"),
+        spare=("for", "threads", "board", "p90"),
     )
 
 

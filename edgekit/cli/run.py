@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,11 +10,11 @@ import click
 
 from edgekit.base.errors import UsageError
 from edgekit.base.measurer import beside
-from edgekit.base.wording import duration
+from edgekit.base.wording import counted, duration
 from edgekit.cli.console import Console
 from edgekit.cli.device_options import several_devices_options
 from edgekit.cli.input_options import input_options
-from edgekit.cli.options import Command, bundle_argument, json_option, pass_console
+from edgekit.cli.options import Command, bundle_argument, csv_option, json_option, pass_console
 from edgekit.cli.several import Columns, device_name, on_several
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from edgekit.api.workspace import Workspace
     from edgekit.bundle.folder import Bundle
     from edgekit.verbs.run import OutputSummary, RunReport
+
+_FEW = 3
+"""The samples that are shown one by one, each with its tables."""
 
 
 @click.command("run", cls=Command)
@@ -43,6 +47,7 @@ if TYPE_CHECKING:
     help="Show the K highest elements of outputs that are vectors.",
 )
 @several_devices_options
+@csv_option
 @json_option
 @pass_console
 def command(
@@ -77,14 +82,8 @@ def command(
 
 def _cells(report: RunReport) -> list[object]:
     seconds = sorted(sample.seconds for sample in report.samples)
-    highest = [
-        output.top[0] for sample in report.samples for output in sample.outputs if output.top
-    ]
-    first = (
-        f"{highest[0].value:.6g} at {highest[0].index}"
-        if len(report.samples) == 1 and highest
-        else None
-    )
+    highest = [output for sample in report.samples for output in sample.outputs if output.top]
+    first = _highest(highest[0]) if len(report.samples) == 1 and highest else None
     return [len(seconds), _shown(seconds[len(seconds) // 2], report), first]
 
 
@@ -95,12 +94,16 @@ def _shown(seconds: float, report: RunReport) -> str:
 def _render(console: Console, report: RunReport) -> None:
     if report.reference:
         console.print("no --input was given: this is the bundle's reference input")
+    if len(report.samples) > _FEW:
+        _render_many(console, report)
+        return
     for sample in report.samples:
         console.heading(f"{sample.name} on {report.device}, {_shown(sample.seconds, report)}")
         console.table(
             ["output", "type", "shape", "min", "max", "mean", "NaN or inf"],
             [_row(output) for output in sample.outputs],
             right=["min", "max", "mean", "NaN or inf"],
+            spare=["NaN or inf", "mean"],
         )
         for output in sample.outputs:
             if output.top:
@@ -112,6 +115,35 @@ def _render(console: Console, report: RunReport) -> None:
                 )
         for file in sample.files:
             console.print(f"wrote {file}")
+
+
+def _render_many(console: Console, report: RunReport) -> None:
+    """Print a row for each sample, and the times of all."""
+    seconds = sorted(sample.seconds for sample in report.samples)
+    console.heading(
+        f"{counted(len(seconds), 'sample')} on {report.device}: median "
+        f"{_shown(seconds[len(seconds) // 2], report)}, slowest {_shown(seconds[-1], report)}"
+    )
+    rows = [
+        [sample.name, _shown(sample.seconds, report), output.name, _highest(output), *_row(output)[3:]]
+        for sample in report.samples
+        for output in sample.outputs
+    ]
+    columns = ("sample", "time", "output", "highest", "min", "max", "mean", "NaN or inf")
+    console.listing(
+        columns,
+        rows,
+        right=("time", "min", "max", "mean", "NaN or inf"),
+        spare=("NaN or inf", "mean", "min", "max"),
+    )
+    files = [file for sample in report.samples for file in sample.files]
+    if files:
+        folders = sorted({str(file.parent) for file in files})
+        console.print(f"wrote {counted(len(files), 'file')} below {os.path.commonpath(folders)}")
+
+
+def _highest(output: OutputSummary) -> str | None:
+    return f"{output.top[0].value:.6g} at {output.top[0].index}" if output.top else None
 
 
 def _row(output: OutputSummary) -> list[object]:

@@ -78,6 +78,7 @@ def on_several(
             ("device", "result", *columns.names, "took"),
             [_row(outcome, columns) for outcome in outcomes],
             right=(*columns.names, "took"),
+            spare=("took", *reversed(columns.names[2:])),
         )
 
     console.report(SeveralReport(opened.path, outcomes), render)

@@ -60,6 +60,7 @@ def _render(console: Console, manifest: Manifest) -> None:
                 for r in manifest.regions
             ],
             right=("operators", "MACs"),
+            spare=("backend", "what"),
         )
 
 
@@ -82,6 +83,7 @@ def _render_steps(console: Console, c: BareMetal) -> None:
             for s in c.steps
         ],
         right=("constants", "scratch", "arena"),
+        spare=("scratch", "arena", "note", "by"),
     )
 
 

@@ -31,6 +31,7 @@ def show_memory_map(console: Console, memory: MemoryMap, drawing: Path) -> None:
             for b in memory.buffers
         ],
         right=("offset", "bytes"),
+        spare=("use", "offset"),
     )
     console.print()
     console.heading(f"flash: {exact_size(sum(use.bytes for use in memory.flash))}")
@@ -65,6 +66,7 @@ def show_memory_map(console: Console, memory: MemoryMap, drawing: Path) -> None:
             for f in memory.boards
         ],
         right=("RAM needed", "RAM", "flash needed", "flash"),
+        spare=("CPU", "RAM", "flash"),
     )
     console.print()
     console.fields([("drawn in", str(drawing))])

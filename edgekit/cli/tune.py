@@ -13,6 +13,7 @@ from edgekit.cli.console import Console
 from edgekit.cli.device_options import tuning_device_options
 from edgekit.cli.options import (
     Command,
+    csv_option,
     json_option,
     pass_console,
     to_be_built,
@@ -48,6 +49,7 @@ _DEFAULT_TRIALS = 1000
 @click.option(
     "--seed", type=click.IntRange(0, 2**31 - 2), default=0, help="Seed of the random choices."
 )
+@csv_option
 @json_option
 @pass_console
 def command(
@@ -93,7 +95,12 @@ def _render(console: Console, report: TuneReport) -> None:
     used_on = report.board if report.measured_by == "hardware" else f"a twin of {report.board}"
     pairs.append(("used by", f"every build for {used_on}, without an option"))
     console.fields(pairs)
-    console.table(_COLUMNS, [_row(kernel) for kernel in report.kernels], right=_NUMBERS)
+    console.listing(
+        _COLUMNS,
+        [_row(kernel) for kernel in report.kernels],
+        right=_NUMBERS,
+        spare=("failed", "calls", "trials"),
+    )
 
 
 def _row(kernel: KernelOutcome) -> tuple[object, ...]:

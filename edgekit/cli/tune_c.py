@@ -31,7 +31,7 @@ def render_steps(console: Console, request: BuildRequest, report: TunedInC) -> N
         pairs.insert(1, ("an inference", f"{own} as it was, {best} now: {multiple(gain)}"))
     console.fields(pairs)
     rows = [_row(report, step) for step in report.steps]
-    console.table(_COLUMNS, rows, right=_NUMBERS)
+    console.listing(_COLUMNS, rows, right=_NUMBERS)
 
 
 def _row(report: TunedInC, step: TunedStep) -> tuple[str, ...]:

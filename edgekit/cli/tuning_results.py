@@ -69,6 +69,7 @@ def _render_list(console: Console, listing: SessionListing) -> None:
             for one in listing.sessions
         ],
         right=("trials", "failed", "gain"),
+        spare=("failed", "board", "devices"),
     )
 
 

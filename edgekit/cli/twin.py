@@ -214,7 +214,7 @@ def status_command(console: Console, word: str | None) -> None:
             for twin in twins
         ]
         columns = ("name", "state", "board", "cpu", "port", "process", "disk", "problem")
-        console.table(columns, rows, right=("port", "process", "disk"))
+        console.table(columns, rows, right=("port", "process", "disk"), spare=("process", "disk"))
 
     console.report(StatusReport(twins), render)
 

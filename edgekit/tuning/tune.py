@@ -296,10 +296,6 @@ class _Display:
         if self._limits.seconds is not None:
             left = max(self._limits.seconds - self._search.seconds, 0)
             parts.append(f"{duration(left)} left")
-        elif self._limits.trials is not None and progress.trials:
-            each = self._search.seconds / progress.trials
-            left = max(self._limits.trials - self._proposer.trials, 0) * each
-            parts.append(f"about {duration(left)} left")
         errors = self._proposer.errors.items()
         failed = ", ".join(f"{count} {kind}" for kind, count in sorted(errors))
         return "; ".join([*parts, *([f"failed: {failed}"] if failed else [])])

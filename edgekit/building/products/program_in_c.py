@@ -23,7 +23,7 @@ from edgekit.aot.write import write_vectors
 from edgekit.backends.plan import OffloadPlan
 from edgekit.backends.registry import kernel_backend_names, load_kernel_backend
 from edgekit.base.errors import BuildError, EdgekitError, OffloadRefusedError, UsageError
-from edgekit.base.events import Events
+from edgekit.base.events import Events, Stage
 from edgekit.base.files import storage_errors
 from edgekit.base.options import option
 from edgekit.base.wording import counted, exact_size
@@ -89,8 +89,8 @@ class CompiledProgram(Compiled):
         # Flash is scarce: the C's own test holds the first vector, and `verify` sends the others.
         usual = expectation.usual
         write_vectors(tree.folder, tree.origin, ends, usual.inputs, usual.outputs, usual.leeways)
-        with making.events.stage("compile the C") as stage:
-            compiled = _compiled(tree, making)
+        with making.events.stage("compile the C", total=len(tree.sources)) as stage:
+            compiled = _compiled(tree, making, stage)
             report = compiled.report
             stage.result = (
                 f"{counted(report.flash_bytes, 'byte')} of flash, {report.stack_bytes:,} of stack"
@@ -241,7 +241,7 @@ def _machine_flags(request: BuildRequest) -> tuple[str, ...]:
     return (*toolchain.compile_flags, *toolchain.spelled(request.board.cpu.compile_flags))
 
 
-def _compiled(tree: WrittenTree, making: Making) -> CompiledTree:
+def _compiled(tree: WrittenTree, making: Making, stage: Stage) -> CompiledTree:
     """Compile the C, and add the compiler's sizes of flash and stack to the report."""
     request, compiler, scratch = making.request, making.compiler, making.scratch
     includes = [f"-I{tree.folder / folder}" for folder in tree.includes]
@@ -275,6 +275,7 @@ def _compiled(tree: WrittenTree, making: Making) -> CompiledTree:
                 hint="this is a fault of edgekit: please report it with the model",
             )
         frames |= _frames(made.with_suffix(".su"))
+        stage.advance()
     report = replace(tree.report, flash_bytes=flash, stack_bytes=_deepest(tree, frames))
     return CompiledTree(
         tree=tree,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from edgekit.base import svg
 from edgekit.base.measurer import beside, figure, measurer_in_words
 from edgekit.base.quoting import html_text
-from edgekit.base.wording import celsius, counted, duration, measured
+from edgekit.base.wording import counted, duration, measured, number
 from edgekit.farm.status import DeviceStatus, FarmStatus, users_of
 from edgekit.farm.web.markup import LIVE_WORD, live_part, table, whole_page
 
@@ -55,7 +55,7 @@ def _device_row(device: DeviceStatus, now: float, hosts: bool) -> Sequence[str]:
         html_text(duration(max(now - device.since, 0))),
         html_text(users_of(device, now)),
         "" if device.load is None else f"{device.load:.2f}",
-        "" if device.temperature is None else celsius(device.temperature),
+        "" if device.temperature is None else number(round(device.temperature)),
         str(device.sessions),
         html_text(why),
     )

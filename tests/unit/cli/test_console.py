@@ -233,7 +233,31 @@ def test_a_long_stage_shows_a_sign_of_life_now_and_then() -> None:
             clock.now += 1
             stage.advance(detail="part")
 
-    assert stream.getvalue().splitlines() == ["long: 10/100 part", "long: 20/100 part"]
+    assert stream.getvalue().splitlines() == ["long: 10 %, about 1 min 30 s left; part"]
+
+
+def test_lines_about_one_stage_become_rarer() -> None:
+    events, clock, stream = plain()
+
+    with events.stage("long", total=3600) as stage:
+        for _ in range(3600):
+            clock.now += 1
+            stage.advance()
+
+    shares = [int(line.split()[1]) for line in stream.getvalue().splitlines()]
+    assert shares == sorted(shares)
+    assert 5 < len(shares) < 10
+
+
+def test_a_stage_that_reports_nothing_is_told_of_too() -> None:
+    stream, clock = io.StringIO(), Clock()
+    progress = PlainProgress(stream, verbose=False, clock=clock)
+    with Events(progress.show).stage("silent"):
+        clock.now += 11
+        progress.tick()
+    progress.close()
+
+    assert stream.getvalue() == "silent: 11 s so far\n"
 
 
 def test_quiet_keeps_warnings_and_results_only() -> None:
