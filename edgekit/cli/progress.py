@@ -195,10 +195,11 @@ class LiveProgress:
                 TextColumn(
                     "{task.description}  {task.fields[detail]}",
                     markup=False,
-                    table_column=Column(no_wrap=True, overflow="ellipsis"),
+                    table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1),
                 ),
                 console=Console(file=self._stream, force_terminal=True),
                 transient=True,
+                expand=True,
                 redirect_stdout=False,
                 redirect_stderr=False,
             )

@@ -141,7 +141,7 @@ def render_verification(console: Console, report: VerifyReport) -> None:
         ["output", "type", "verdict", "max error", "allowed", "outside", "top-1", "worst element"],
         [_row(output, report) for output in report.outputs],
         right=["max error", "outside", "top-1"],
-        spare=["type", "top-1", "outside", "worst element"],
+        spare=["type", "top-1"],
     )
     failed = [sample.name for sample in report.samples if not sample.passed]
     if failed:
