@@ -316,7 +316,7 @@ offload_option: Decorator = click.option(
     "--offload",
     type=_Backends(),
     metavar="NAMES",
-    help="Libraries to run parts of the model in, the preferred first, such as acl,ncnn; none; or "
+    help="Libraries to run parts of the model in, the preferred first; none; or "
     "auto: those that were measured to be faster.  [default: the board profile's]",
 )
 """An option that adds `offload: tuple[str, ...] | None`."""

@@ -125,7 +125,13 @@ def _render_many(console: Console, report: RunReport) -> None:
         f"{_shown(seconds[len(seconds) // 2], report)}, slowest {_shown(seconds[-1], report)}"
     )
     rows = [
-        [sample.name, _shown(sample.seconds, report), output.name, _highest(output), *_row(output)[3:]]
+        [
+            sample.name,
+            _shown(sample.seconds, report),
+            output.name,
+            _highest(output),
+            *_row(output)[3:],
+        ]
         for sample in report.samples
         for output in sample.outputs
     ]
