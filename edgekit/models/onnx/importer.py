@@ -23,6 +23,7 @@ from edgekit.base.options import option
 from edgekit.models.naming import NamingBuilder
 from edgekit.models.onnx import bodies, control, folding
 from edgekit.models.onnx.binding import DEVICE_DTYPES
+from edgekit.models.onnx.contradictions import contradiction
 from edgekit.models.onnx.graph import domain_of, in_order, label, needed, subgraphs
 from edgekit.models.onnx.node import Converter, Node, NotKnownError, RefusedError
 from edgekit.models.onnx.operators import CONVERTERS
@@ -38,6 +39,7 @@ Functions = Mapping[tuple[str, str], onnx.FunctionProto]
 LONGEST_PROGRAM = 200_000
 """The most nodes of a model with its functions and loops unrolled: functions that call functions
 can make a small file endless."""
+FITTING_SHAPES = "this part of the model is made for other shapes: give its inputs others with {}"
 LARGEST_DENSE = 1 << 29
 """The most elements of a sparse tensor in dense form."""
 
@@ -118,6 +120,9 @@ class Importer:
         except EdgekitError:
             raise
         except Exception as error:
+            said = self._contradiction(node, scope)
+            if said is not None:
+                raise refused(node, said, FITTING_SHAPES.format(option("shape"))) from error
             raise UnsupportedModelError(
                 f"{node.op_type} (node {label(node)!r}) can't be compiled",
                 hint="report this model: edgekit should have said why",
@@ -130,6 +135,12 @@ class Importer:
         for name, value in zip(node.output, results, strict=False):
             if name:
                 scope[name] = value
+
+    @staticmethod
+    def _contradiction(node: onnx.NodeProto, scope: Mapping[str, Value]) -> str | None:
+        values = [scope.get(name) for name in node.input]
+        shapes = [None if v is None or isinstance(v, tuple) else shape_of(v) for v in values]
+        return contradiction(node.op_type, node.input, shapes, attributes_of(node))
 
     def _convert(
         self, node: onnx.NodeProto, scope: Mapping[str, Value], opsets: Mapping[str, int]

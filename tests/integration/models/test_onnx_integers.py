@@ -16,6 +16,7 @@ from support.examples import first_of
 from support.onnx_models import judged_by_onnxruntime
 
 from edgekit.backends.offloading import OffloadedModel, compile_model
+from edgekit.base.errors import UnsupportedModelError
 from edgekit.models.model import import_model, open_model
 from edgekit.profiles.board import load_board
 
@@ -491,3 +492,48 @@ def test_an_operator_means_what_onnxruntime_says(
 ) -> None:
     random = np.random.default_rng([seed, len(name), stored == "int8"])
     check(CASES[name](random, stored), tmp_path)
+
+
+def test_a_shape_that_does_not_fit_deeper_says_which_dimension(tmp_path: Path) -> None:
+    weights = {
+        "w": np.zeros((1, 32, 6), "float32"),
+        "r": np.zeros((1, 32, 8), "float32"),
+    }
+    lstm = helper.make_node("LSTM", ["x", "w", "r"], ["y"], hidden_size=8)
+    proto = model_of(Case([lstm], {"x": np.zeros((4, 1, 5), "float32")}, weights))
+    path = tmp_path / "model.onnx"
+    onnx.save(proto, path)
+    with pytest.raises(UnsupportedModelError, match=r"'x' \[4, 1, 5\] is 5, .* is 6") as error:
+        import_model(open_model(path))
+    assert "--shape" in str(error.value.hint)
+
+
+def test_weights_in_another_order_are_refused_with_the_reason(tmp_path: Path) -> None:
+    random = np.random.default_rng(1)
+    weights = {
+        "w": integers(random, "uint8", 3, 1, 8),
+        "s": scale_of(random, 3, 1),
+        "g": np.zeros(16, "int32"),
+    }
+    made = node("MatMulNBits", ["x", "w", "s", "", "g"], K=16, N=3, bits=4, block_size=16)
+    onnx.save(model_of(Case([made], {"x": floats(random, 2, 16)}, weights)), tmp_path / "m.onnx")
+    with pytest.raises(UnsupportedModelError, match="g_idx") as error:
+        import_model(open_model(tmp_path / "m.onnx"))
+    assert error.value.hint
+
+
+@pytest.mark.parametrize("stored", ["int8", "uint8"])
+def test_a_quantised_product_runs_in_dot_products(stored: str, tmp_path: Path) -> None:
+    """uint8 weights too, whose zero point is not the middle."""
+    random = np.random.default_rng(7)
+    names = ["x", "w", "ws", "wz"]
+    weights = {
+        "w": integers(random, stored, 64, 48),
+        "ws": scale_of(random, 48),
+        "wz": np.full(48, 0 if stored == "int8" else 117, stored),
+    }
+    made = node("DynamicQuantizeMatMul", names)
+    compiled = check(Case([made], {"x": floats(random, 9, 64)}, weights), tmp_path)
+    rules = {rule for _, rule in compiled.rules}
+    assert "int8" in rules
+    assert "none" not in rules

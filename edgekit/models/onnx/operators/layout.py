@@ -7,6 +7,7 @@ import math
 import numpy as np
 from tvm import relax
 
+from edgekit.base.options import option
 from edgekit.models.onnx.node import Node, Outputs, RefusedError
 from edgekit.models.onnx.operators.common import (
     Converters,
@@ -38,6 +39,12 @@ def _reshape(node: Node) -> Outputs:
     if -1 in wanted:
         rest = math.prod(extent for extent in wanted if extent != -1)
         wanted[wanted.index(-1)] = math.prod(shape) // rest if rest else 0
+    if math.prod(wanted) != math.prod(shape):
+        raise RefusedError(
+            f"its input {list(shape)} has {math.prod(shape)} elements, and the shape {wanted} has "
+            f"{math.prod(wanted)}",
+            f"this part of the model is made for other shapes: see {option('shape')}",
+        )
     return reshape(node.expr(0), wanted)
 
 
