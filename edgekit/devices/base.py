@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
-from contextlib import AbstractContextManager
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 from edgekit.base.errors import DeviceError, UsageError
 from edgekit.base.events import SILENT, Events
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from edgekit.bundle.folder import Bundle
     from edgekit.devices.sensors.readings import Observed
 
+
+S = TypeVar("S", bound="SessionBase")
 
 MOST_RUNS = 100_000
 """Limit of one measurement, which keeps and reports every run."""
@@ -183,10 +186,28 @@ class Session(RunsBundles, Protocol):
         ...
 
 
-def check_same(opened: Bundle, asked: Bundle) -> None:
-    """Refuse a bundle other than the session's."""
-    if opened.digest != asked.digest:
-        raise UsageError(
-            f"the device was opened for {opened.path}, not for {asked.path}",
-            hint="open it for each bundle",
-        )
+class SessionBase(ABC):
+    """The part of a session that is the same on every device."""
+
+    bundle: Bundle
+
+    @contextmanager
+    def opened(
+        self: S, bundle: Bundle, *, purpose: str = "run", events: Events = SILENT
+    ) -> Iterator[S]:
+        """Yield the session itself; refuse a bundle other than its own."""
+        if self.bundle.digest != bundle.digest:
+            raise UsageError(
+                f"the device was opened for {self.bundle.path}, not for {bundle.path}",
+                hint="open it for each bundle",
+            )
+        yield self
+
+    def run(self, inputs: Mapping[str, Array]) -> RunResult:
+        (result,) = self.run_all([inputs])
+        return result
+
+    @abstractmethod
+    def run_all(
+        self, samples: Iterable[Mapping[str, Array]]
+    ) -> Generator[RunResult, None, None]: ...

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 _PLACE_OF_OWN = -1
 
 
-def main() -> None:
+def main(kind: type[Workbench] | None = None) -> None:
+    """Serve until the search ends; tests and benchmarks give an extended `kind`."""
     channel = Channel()
     setup = channel.next()
     assert isinstance(setup, BuilderSetup)
@@ -39,10 +40,7 @@ def main() -> None:
     from edgekit.compiler.schedules.vector_math import use_vector_math
 
     use_vector_math()
-    serve(channel, Workbench(setup))
-
-
-def serve(channel: Channel, workbench: Workbench) -> None:
+    workbench = (kind or Workbench)(setup)
     while True:
         order = channel.next()
         assert isinstance(order, BatchOrder)

@@ -8,10 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from edgekit.base.child import Channel
-from edgekit.base.tvm_compat import load_tvm
 from edgekit.compiler.schedules.choices import ProductChoice
-from edgekit.tuning.builder import Workbench, serve
+from edgekit.tuning.builder import Workbench, main
 from edgekit.tuning.messages import OWN, BatchOrder, BuiltBatch
 
 FATAL = ProductChoice(unrolled=2)
@@ -37,11 +35,12 @@ class FaultyWorkbench(Workbench):
                 calls = [("creat", os.environ[HANGS], 0o600), ("sleep", 3600)]
             else:
                 calls = [("abort",)]
-            functions[self._deadly] = _calling(functions[self._deadly], calls)
+            functions[self._deadly] = calling(functions[self._deadly], calls)
         return super().linked(functions, folder)
 
 
-def _calling(function: Any, calls: Sequence[tuple[str | int, ...]]) -> Any:
+def calling(function: Any, calls: Sequence[tuple[str | int, ...]]) -> Any:
+    """Return the function with calls of C before its body."""
     from tvm import s_tir, tirx
 
     realize = function.body
@@ -56,15 +55,5 @@ def _calling(function: Any, calls: Sequence[tuple[str | int, ...]]) -> Any:
     return function.with_body(s_tir.SBlockRealize(realize.iter_values, realize.predicate, block))
 
 
-def main() -> None:
-    channel = Channel()
-    setup = channel.next()
-    load_tvm()
-    from edgekit.compiler.schedules.vector_math import use_vector_math
-
-    use_vector_math()
-    serve(channel, FaultyWorkbench(setup))
-
-
 if __name__ == "__main__":
-    main()
+    main(FaultyWorkbench)

@@ -11,12 +11,19 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from edgekit.base.errors import DeviceError, EdgekitError, InterruptedByUserError
-from edgekit.base.events import SILENT, Events, Stage
+from edgekit.base.events import Events, Stage
 from edgekit.base.measurer import Measurer
 from edgekit.base.wording import counted
-from edgekit.devices.base import BenchPlan, BenchSamples, Installed, Recorded, RunResult, check_same
+from edgekit.devices.base import (
+    BenchPlan,
+    BenchSamples,
+    Installed,
+    Recorded,
+    RunResult,
+    SessionBase,
+)
 from edgekit.devices.linux.agent_messages import AgentMessages, parse_bench
-from edgekit.devices.linux.device_log import log_line
+from edgekit.devices.linux.device_log import clean, log_line
 from edgekit.devices.linux.observing import Observer, observe_board
 from edgekit.devices.linux.probe import runs_in_qemu
 from edgekit.devices.linux.ready_agent import ReadyAgent
@@ -25,7 +32,7 @@ from edgekit.devices.linux.remote_command import Finished
 from edgekit.devices.linux.version_records import (
     ModelFile,
     ModelInput,
-    new_record,
+    VersionRecord,
 )
 from edgekit.devices.tensors import in_order, named_outputs
 
@@ -42,7 +49,7 @@ _MOST_BYTES_AT_ONCE = 64 << 20
 
 
 @dataclass(frozen=True)
-class SshSession:
+class SshSession(SessionBase):
     agent: ReadyAgent
     bundle: Bundle
     library: str
@@ -60,17 +67,6 @@ class SshSession:
     def measured_by(self) -> Measurer:
         is_emulated = self.is_emulated or runs_in_qemu(self.agent.connection)
         return "emulator" if is_emulated else "hardware"
-
-    @contextmanager
-    def opened(
-        self, bundle: Bundle, *, purpose: str = "run", events: Events = SILENT
-    ) -> Iterator[SshSession]:
-        check_same(self.bundle, bundle)
-        yield self
-
-    def run(self, inputs: Mapping[str, Array]) -> RunResult:
-        (result,) = self.run_all([inputs])
-        return result
 
     def run_all(self, samples: Iterable[Mapping[str, Array]]) -> Generator[RunResult, None, None]:
         seconds: list[float] = []
@@ -126,14 +122,15 @@ class SshSession:
 
     def make_current(self, *, verified: bool, median: float | None, keep: int) -> Recorded:
         manifest = self.bundle.manifest
-        record = new_record(
-            manifest.model.name,
-            self.bundle.digest,
-            manifest.board.name,
-            [ModelFile(name_on_device(file), file.sha256) for file in self.bundle.code],
+        code = self.bundle.code
+        record = VersionRecord(
+            model=clean(manifest.model.name),
+            digest=self.bundle.digest,
+            files=tuple(ModelFile(name_on_device(file), file.sha256) for file in code),
+            board=manifest.board.name,
             verified=verified,
             median=median,
-            inputs=[ModelInput(i.spec.dtype, i.spec.shape) for i in manifest.inputs],
+            inputs=tuple(ModelInput(i.spec.dtype, i.spec.shape) for i in manifest.inputs),
         )
         line = self._log_line("deployed", seconds=median, message=verified_or_not(verified))
         return self.agent.client.record(record, keep, line)

@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from edgekit.base.errors import UsageError
 from edgekit.base.json_reader import read_json
@@ -46,7 +46,7 @@ class ModelFile:
     sha256: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class VersionRecord:
     """A deployment's record on the device."""
 
@@ -54,9 +54,9 @@ class VersionRecord:
     digest: str
     """Digest of the bundle."""
     files: tuple[ModelFile, ...]
-    deployed: str | None
+    deployed: str | None = field(default_factory=now)
     """Time in UTC, by the clock of the machine that deployed."""
-    edgekit: str
+    edgekit: str = __version__
     board: str
     verified: bool
     median: float | None
@@ -76,29 +76,6 @@ class Version:
     current: bool
     there: bool
     """False if its files are gone."""
-
-
-def new_record(
-    model: str,
-    digest: str,
-    board: str,
-    files: Sequence[ModelFile],
-    *,
-    verified: bool,
-    median: float | None,
-    inputs: Sequence[ModelInput],
-) -> VersionRecord:
-    return VersionRecord(
-        model=clean(model),
-        digest=digest,
-        files=tuple(files),
-        deployed=now(),
-        edgekit=__version__,
-        board=board,
-        verified=verified,
-        median=median,
-        inputs=tuple(inputs),
-    )
 
 
 def folder_of(model: str) -> str:

@@ -19,7 +19,7 @@ from edgekit.devices.base import (
     BenchPlan,
     BenchSamples,
     RunResult,
-    check_same,
+    SessionBase,
 )
 from edgekit.devices.bench_answer import BenchAnswer, decoded_answer
 from edgekit.devices.device import Device
@@ -58,7 +58,7 @@ class LocalDevice(Device):
 
 
 @dataclass(frozen=True)
-class LocalSession:
+class LocalSession(SessionBase):
     """A bundle on this machine. Every call runs in a new process, so calls do not affect each
     other."""
 
@@ -77,17 +77,6 @@ class LocalSession:
     @property
     def installed(self) -> None:
         return None
-
-    @contextmanager
-    def opened(
-        self, bundle: Bundle, *, purpose: str = "run", events: Events = SILENT
-    ) -> Iterator[LocalSession]:
-        check_same(self.bundle, bundle)
-        yield self
-
-    def run(self, inputs: Mapping[str, Array]) -> RunResult:
-        (result,) = self.run_all([inputs])
-        return result
 
     def run_all(self, samples: Iterable[Mapping[str, Array]]) -> Generator[RunResult, None, None]:
         with self._loaded(threads=None) as (worker, *_):

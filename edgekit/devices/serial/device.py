@@ -23,7 +23,7 @@ from edgekit.devices.base import (
     Installed,
     MemoryUse,
     RunResult,
-    check_same,
+    SessionBase,
 )
 from edgekit.devices.device import Device
 from edgekit.devices.flash.job import FlashJob
@@ -278,7 +278,7 @@ class SerialDevice(Device):
 
 
 @dataclass(frozen=True)
-class SerialSession:
+class SerialSession(SessionBase):
     """A model in a microcontroller's firmware."""
 
     device: SerialDevice
@@ -304,17 +304,6 @@ class SerialSession:
     def installed(self) -> Installed:
         size = sum(segment.file_size for segment in self.firmware.segments)
         return Installed(agent=0, runtime=0, model=size, sent=self.sent)
-
-    @contextmanager
-    def opened(
-        self, bundle: Bundle, *, purpose: str = "run", events: Events = SILENT
-    ) -> Iterator[SerialSession]:
-        check_same(self.bundle, bundle)
-        yield self
-
-    def run(self, inputs: Mapping[str, Array]) -> RunResult:
-        (result,) = self.run_all([inputs])
-        return result
 
     def run_all(self, samples: Iterable[Mapping[str, Array]]) -> Generator[RunResult, None, None]:
         for sample in samples:

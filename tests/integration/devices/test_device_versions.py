@@ -27,6 +27,7 @@ from edgekit.devices.linux.device_log import (
     LOG,
     OLDER_LOG,
     LogEntry,
+    clean,
     log_line,
     now,
     read_log,
@@ -38,7 +39,6 @@ from edgekit.devices.linux.version_records import (
     Version,
     VersionRecord,
     choose_version,
-    new_record,
 )
 from edgekit.devices.linux.versions import damaged_files, read_versions
 from edgekit.profiles.toolchain import load_toolchain
@@ -64,14 +64,14 @@ def connection(server: SshServer) -> Iterator[Connection]:
 
 
 def record(letter: str, model: str = "net") -> VersionRecord:
-    return new_record(
-        model,
-        letter * 64,
-        "rpi4",
-        [ModelFile("model.so", hashlib.sha256(BODY + letter.encode()).hexdigest())],
+    return VersionRecord(
+        model=clean(model),
+        digest=letter * 64,
+        board="rpi4",
+        files=(ModelFile("model.so", hashlib.sha256(BODY + letter.encode()).hexdigest()),),
         verified=True,
         median=0.0125,
-        inputs=[ModelInput("float32", (1, 3, 8, 8))],
+        inputs=(ModelInput("float32", (1, 3, 8, 8)),),
     )
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgekit.base.errors import DeviceError, UsageError
-from edgekit.devices.linux.device_log import LogEntry, log_line, parse_line
+from edgekit.devices.linux.device_log import LogEntry, clean, log_line, parse_line
 from edgekit.devices.linux.version_records import (
     ModelFile,
     ModelInput,
@@ -19,7 +19,6 @@ from edgekit.devices.linux.version_records import (
     choose_model,
     choose_version,
     folder_of,
-    new_record,
     parse_record,
     parse_versions,
     record_text,
@@ -34,14 +33,14 @@ HEX = "0123456789abcdef" * 4
 
 
 def record(digest: str = HEX, model: str = "net") -> VersionRecord:
-    return new_record(
-        model,
-        digest,
-        "rpi4",
-        [ModelFile("model.so", HEX)],
+    return VersionRecord(
+        model=clean(model),
+        digest=digest,
+        board="rpi4",
+        files=(ModelFile("model.so", HEX),),
         verified=True,
         median=0.5,
-        inputs=[ModelInput("float32", (1, 3)), ModelInput("int8", ())],
+        inputs=(ModelInput("float32", (1, 3)), ModelInput("int8", ())),
     )
 
 
