@@ -397,7 +397,7 @@ def test_the_command_tells_of_sessions_and_of_one(tmp_path: Path) -> None:
     assert "kitchen, cellar" in listed
     assert "1.94x" in listed
     shown = " ".join(told(tmp_path, url, "5555").split())
-    for words in ("net on kitchen, cellar: done", "1 timeout", "2.00x product", "1.94x"):
+    for words in ("net on kitchen, cellar: done", "1 timeout", "2x product", "1.94x"):
         assert words in shown
     document = json.loads(told(tmp_path, url, "latest", "--json"))
     assert len(document["curve"]) == 30

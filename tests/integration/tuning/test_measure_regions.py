@@ -17,12 +17,14 @@ from support.ssh_server import SshServer, ssh_server
 from support.twins import edgekit, edgekit_json, twins_in
 
 from edgekit.api.functions import make_request
+from edgekit.base.errors import UsageError
 from edgekit.base.events import Event, Events, Warned
 from edgekit.building.build import build
 from edgekit.building.partition import partition
 from edgekit.building.request import BuildRequest
 from edgekit.devices.base import BenchPlan
 from edgekit.devices.device import Device
+from edgekit.devices.linux import ssh_session
 from edgekit.devices.linux.ssh import SshDevice
 from edgekit.devices.local.device import LocalDevice
 from edgekit.profiles.toolchain import load_toolchain
@@ -117,6 +119,17 @@ def test_what_an_emulated_board_measures_decides_for_no_real_one(
     assert any("is emulated" in event.text for event in told if isinstance(event, Warned))
     assert asked(model, "onednn").offload.measured == {}
     assert asked(model, "onednn", twin=True).offload.measured == {cost.region: cost}
+
+
+@needs("sshd", "onednn")
+def test_a_twin_that_was_added_as_a_board_decides_nothing(
+    model: Path, server: SshServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library_here("onednn")
+    monkeypatch.setattr(ssh_session, "runs_in_qemu", lambda connection: True)
+    with pytest.raises(UsageError, match="pi runs in QEMU"):
+        measure_regions(asked(model, "onednn"), device_on(server), plan=BRIEF)
+    assert asked(model, "onednn").offload.measured == {}
 
 
 @needs(*TWIN, "ncnn-rpi4", "acl-rpi4")

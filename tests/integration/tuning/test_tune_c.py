@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from support.int8_layers import Case, layer
 from support.microcontrollers import emulated
 from support.needs import MICROCONTROLLERS, needs
 from support.tflite_models import write_model
-from support.twins import edgekit_json, twins_in
+from support.twins import edgekit, edgekit_json, twins_in
 
 from edgekit.aot.ways import VERSION, StepWays, Way, way_from_json
 from edgekit.backends.plan import OffloadPlan
@@ -23,11 +24,13 @@ from edgekit.building.tuned_steps import measured_ways
 from edgekit.devices.choice import Candidate
 from edgekit.devices.device import Device
 from edgekit.devices.local.device import LocalDevice
+from edgekit.farm.web.tuning_page import sessions_part
 from edgekit.profiles.board import load_board
 from edgekit.profiles.toolchain import load_toolchain
 from edgekit.store.database import close_store, open_store
 from edgekit.store.lookup import best_records
 from edgekit.store.tuning import records_of, sessions
+from edgekit.store.tuning_results import session_curves
 from edgekit.store.tuning_runs import TuningRecord
 from edgekit.tuning import tune_c as tuning
 from edgekit.tuning.recorder import Limits
@@ -108,6 +111,22 @@ def test_the_command_tunes_a_twin_and_the_store_has_the_session(
     (session,) = (found["session"] for found in edgekit_json("results", "tuning")["sessions"])
     assert session["id"] == report["session"]
     assert session["state"] == "done"
+    assert (session["measured_by"], session["unit"]) == ("emulator", "instructions")
+    (listed,) = session_curves(1)
+    assert f"{round(listed.curve[-1].own_us * 1e3):,} instructions" in sessions_part([listed])
+    shown = edgekit("results", "tuning", "latest").stdout
+    assert "instructions" in shown
+    assert re.search(r"[0-9] [mµn]?s\b", shown) is None, "an emulator's instructions are no time"
+
+    edgekit_json("build", model, *board, "-o", str(tmp_path / "bundle"))
+    bench = edgekit_json("bench", str(tmp_path / "bundle"), "--twin", "--runs", "3")
+    assert bench["measured_by"] == "emulator"
+    run = edgekit_json("results", "show", "latest")
+    assert (run["measured_by"], run["unit"]) == ("emulator", "instructions")
+    assert run["median"] == bench["counted"]["median"]
+    (advice,) = edgekit_json("recommend", model, *board)["boards"]
+    assert [o["known"]["unit"] for o in advice["options"] if o["known"]] == ["instructions"]
+    assert "--measure on the board itself decides" in advice["verdict"]
 
 
 def test_what_was_measured_decides_and_gives_the_same_numbers(

@@ -139,7 +139,7 @@ def test_wrong_numbers_stop_a_deployment(tmp_path: Path) -> None:
         deploy(request, DriftingDevice(), tmp_path / "out")
 
     assert "is not what onnxruntime" in caught.value.message
-    assert "768 of 1024 elements" in caught.value.details[0]
+    assert "768 of 1,024 elements" in caught.value.details[0]
     proven = deploy(request, LocalDevice(), tmp_path / "out").verification
     assert proven is not None
     assert proven.passed
