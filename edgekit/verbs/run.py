@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -180,15 +181,16 @@ def _real_values(array: Array, spec: TensorSpec) -> Array:
 
 
 def write_outputs(outputs: Mapping[str, Array], out: Path) -> tuple[Path, ...]:
-    """Write each output to a .npy in the folder `out`, or all to one .npz, always whole files."""
-    import numpy as np
-
-    named = dict(zip(_file_names(list(outputs)), outputs.values(), strict=True))
-    storable = {name: _storable(array) for name, array in named.items()}
+    """Write each output to a .npy in the folder `out`, or all to one .npz under their own names.
+    Files are always whole."""
+    arrays = {name: _npy(array) for name, array in outputs.items()}
     with storage_errors("write the outputs", out):
         if out.suffix == ".npz":
             buffer = io.BytesIO()
-            np.savez(buffer, **storable)  # type: ignore[arg-type]
+            # Not np.savez, whose own parameters are names that an output may have.
+            with zipfile.ZipFile(buffer, "w") as archive:
+                for name, content in arrays.items():
+                    archive.writestr(zipfile.ZipInfo(f"{name}.npy"), content)
             with made_directory(out.parent):
                 write_atomically(out, buffer.getvalue())
             return (out,)
@@ -198,19 +200,20 @@ def write_outputs(outputs: Mapping[str, Array], out: Path) -> tuple[Path, ...]:
             )
         files = []
         with made_directory(out):
-            for name, array in storable.items():
-                buffer = io.BytesIO()
-                np.save(buffer, array, allow_pickle=False)
-                write_atomically(out / f"{name}.npy", buffer.getvalue())
+            for name, content in zip(_file_names(list(arrays)), arrays.values(), strict=True):
+                write_atomically(out / f"{name}.npy", content)
                 files.append(out / f"{name}.npy")
         return tuple(files)
 
 
-def _storable(array: Array) -> Array:
-    """Convert bfloat16, which .npy lacks, to float32, which holds all its values."""
+def _npy(array: Array) -> bytes:
+    """Return the bytes of a .npy. It has no bfloat16; float32 holds all its values."""
     import numpy as np
 
-    return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
+    buffer = io.BytesIO()
+    storable = array.astype(np.float32) if array.dtype.name == "bfloat16" else array
+    np.save(buffer, storable, allow_pickle=False)
+    return buffer.getvalue()
 
 
 def _file_names(names: list[str]) -> list[str]:
