@@ -67,11 +67,11 @@ OURS, ALONE, PACKAGE = "edgekit", "ncnn alone", "ncnn's package"
 LAYERS, ORT, TVM = "one layer each", "onnxruntime", "TVM"
 MOST_OF_NCNN = 1.03
 MOST_LOAD = 0.5
-"""Of one core, before the first network: with more, others are measured too."""
+"""The load of one core, before the first network: with more, others are measured too."""
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "ncnn.md"
 MARK = "<!-- benchmarks.byoc --docs -->\n"
 MOST_DIFFERENCE = 1e-3
-"""Of the largest output: all of them are to have computed the same thing."""
+"""The share of the largest output: all contenders compute the same thing."""
 EVERYTHING_PAYS = Rates(call_us=-1e12)
 
 
@@ -79,7 +79,7 @@ EVERYTHING_PAYS = Rates(call_us=-1e12)
 class Plan:
     rounds: int
     seconds: float
-    """Of a contender's turn; one call at least."""
+    """The length of a contender's turn, which has one call at least."""
     slow_builds: bool
     """TVM alone, and one layer a region, whose regions are compiled one by one."""
 
@@ -95,7 +95,7 @@ class Contender:
     """The lowest and the highest ratio."""
     cpu_edgekit_over_this: float
     difference: float
-    """From onnxruntime's outputs, of the largest."""
+    """The difference from onnxruntime's outputs, relative to the largest."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Row:
     regions: int
     regions_of_one_layer: int
     bytes_copied: int
-    """At the boundaries, in a call."""
+    """The copies at the boundaries in a call."""
     bytes_copied_of_one_layer: int | None
     contenders: tuple[Contender, ...]
     missed: tuple[str, ...]
@@ -168,7 +168,7 @@ def source_of(name: str, folder: Path) -> tuple[Path, Mapping[str, tuple[int, ..
 
 
 def shape_of(model: Path, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
-    """Of the only input."""
+    """Return the shape of the only input."""
     (entry,) = onnx.load(model).graph.input
     extents = tuple(axis.dim_value for axis in entry.type.tensor_type.shape.dim)
     return shapes.get(entry.name, extents)
@@ -192,7 +192,7 @@ def compare(processes: Mapping[str, Process]) -> dict[str, float]:
 
 
 def difference(found: Sequence[np.ndarray], wanted: np.ndarray) -> float:
-    """From the output that is meant: a region has its outputs in an order of its own."""
+    """Return the difference from the nearest output: regions order outputs their own way."""
     return min(
         float(np.abs(one.reshape(wanted.shape) - wanted).max() / np.abs(wanted).max())
         for one in found

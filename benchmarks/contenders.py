@@ -181,7 +181,7 @@ class _Package:
 
 @dataclass(frozen=True)
 class OnnxRuntime:
-    """With its fast kernels and all of its optimisations."""
+    """TVM with its fast kernels and all of its optimisations."""
 
     model: Path
 
@@ -212,7 +212,7 @@ class _OnnxRuntime:
 
 
 class Process:
-    """One runtime, over there."""
+    """One runtime on the board."""
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe

@@ -54,7 +54,7 @@ DOCS = Path(__file__).resolve().parent.parent / "docs" / "schedules.md"
 MARK = "<!-- benchmarks.cpu --docs -->\n"
 COUNTS_MARK = "<!-- benchmarks.cpu --counts -->\n"
 MOST_LOAD = 0.5
-"""Of one core, before the first network: with more, others are measured too."""
+"""The load of one core, before the first network: with more, others are measured too."""
 TRAINED = ("MobileNetV2", "RetinaFace MobileNet0.25", "PP-OCRv4 detection", "magika")
 SHAPED = ("ResNet-18", "ResNet-50", "SqueezeNet", "AlexNet", "YOLOv8n")
 SHOWN = 15
@@ -64,7 +64,7 @@ SHOWN = 15
 class Effort:
     rounds: int
     seconds: float
-    """Of each runtime in each round."""
+    """The figure of each runtime in each round."""
 
 
 FULL, QUICK = Effort(5, 0.6), Effort(3, 0.2)
@@ -72,7 +72,7 @@ FULL, QUICK = Effort(5, 0.6), Effort(3, 0.2)
 
 @dataclass(frozen=True)
 class Timing:
-    """Of one network on so many threads: medians of the rounds, in seconds."""
+    """The results of one network on so many threads: medians of the rounds, in seconds."""
 
     threads: int
     edgekit: tuple[float, ...]
@@ -164,7 +164,7 @@ def measure(
 def _alternate(
     bundle: Bundle, source: ModelSource, threads: int, effort: Effort
 ) -> tuple[Timing, int | None, int]:
-    """In turns, so that a busy moment of the machine hits both."""
+    """Measure in turns, so that a busy moment of the machine hits both."""
     plan = BenchPlan(warmup=2, runs=3, seconds=effort.seconds, threads=threads)
     inputs = bundle.reference_inputs()
     ours, theirs, memory, their_memory = [], [], None, 0

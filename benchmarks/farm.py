@@ -47,7 +47,7 @@ ROOT = Path(__file__).parent
 class Request:
     key: str
     latency: float
-    """From asking to a session that answered."""
+    """The time from a request to a session that answered."""
     at: float
     lease_seen: bool
     error: str

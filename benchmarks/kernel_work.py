@@ -17,7 +17,7 @@ class Work:
     flops: int
     """Two for each multiply-accumulate of a product, one for each element of other steps."""
     bytes: int
-    """Of inputs, weights and results, each once."""
+    """The bytes of inputs, weights and results, each once."""
 
 
 def work_of(model: Model, target: Target) -> dict[str, Work]:

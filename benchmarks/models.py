@@ -55,9 +55,9 @@ class Error:
     """The largest difference over all outputs and seeds."""
 
     relative: float
-    """To the largest element of the expected tensor; of outputs that are not quantised."""
+    """The difference relative to the largest expected element, for outputs in floats."""
     steps: int | None
-    """In output steps; None where no output is quantised."""
+    """The difference in output steps; None if no output is quantised."""
 
     def __str__(self) -> str:
         if self.steps is not None:
@@ -70,7 +70,7 @@ class Timing:
     edgekit: float
     """Median seconds."""
     ratios: tuple[float, ...]
-    """Of edgekit's median to the oracle's, one a round."""
+    """The ratios of edgekit's median to the oracle's, one a round."""
 
     def __str__(self) -> str:
         low, high = min(self.ratios), max(self.ratios)

@@ -50,7 +50,7 @@ class Writer:
         groups: int = 1,
         activation: str | None = "Relu",
     ) -> str:
-        """With the bias that a folded batch norm leaves. Weights keep values in their range."""
+        """Add a convolution with a batch norm's bias. Weights keep values in range."""
         inputs, outputs = channels
         fan_in = inputs // groups * kernel * kernel
         weight = self._random.standard_normal((outputs, inputs // groups, kernel, kernel))

@@ -95,7 +95,7 @@ EXPECTATIONS = ROOT / "tests" / "integration" / "models" / "onnx_node_expectatio
 @dataclass(frozen=True)
 class Offload:
     backends: tuple[str, ...] = ()
-    """In the order of preference."""
+    """The choices in the order of preference."""
     lab: bool = False
     touched: bool = False
     """Only cases in which backends take something."""

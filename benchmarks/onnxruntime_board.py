@@ -1,5 +1,5 @@
 """onnxruntime's own aarch64 library on an emulated board: its published wheel has it, and a few
-lines of C++ are all that it needs. No Python over there."""
+lines of C++ are all that it needs. No Python on the board."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class BoardRunner:
     access: Access
 
     def nanoseconds(self, model: Path, bundle: Bundle) -> float:
-        """Of one inference of what the bundle was built from, on one thread."""
+        """Time one inference of the bundle's model on one thread."""
         remote = f"{_FOLDER}/model.onnx"
         self._send(model.read_bytes(), remote)
         outputs = list(bundle.reference_outputs())

@@ -92,7 +92,7 @@ def main() -> None:
 
 
 def _operators(path: Path) -> dict[str, float]:
-    """Of all runs together, by operator."""
+    """Return the times of all runs together, by operator."""
     totals: dict[str, float] = defaultdict(float)
     for event in json.loads(path.read_text()):
         if event.get("cat") == "Node" and event["name"].endswith("_kernel_time"):

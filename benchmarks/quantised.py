@@ -41,7 +41,7 @@ class Row:
     """Median milliseconds."""
     tvm: float
     ratios: tuple[float, ...]
-    """Of ncnn's time to TVM's, one a round."""
+    """The ratios of ncnn's time to TVM's, one a round."""
     error: Error
     agreed: int | None
 

@@ -20,7 +20,7 @@ ARITHMETIC_STEPS = 200_000
 SUMS = 12
 READ_BYTES = 128 << 20
 PIECE_BYTES = 8 << 20
-"""Of what one try reads: tries are short, since a busy machine interrupts the long ones, and each
+"""The bytes of one try: tries are short, since a busy machine interrupts the long ones, and each
 reads another piece."""
 TRIES = 200
 

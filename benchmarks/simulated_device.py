@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def relay(agent: int) -> None:
-    """Until the agent has nothing more to say, or the keeper wants no more of it."""
+    """Relay until the agent or the keeper ends."""
     rest, port, last = b"", 0, time.monotonic()
     while True:
         ready, _, _ = select.select([agent, 0], [], [], SECONDS_BETWEEN_SIGNS)

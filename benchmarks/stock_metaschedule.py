@@ -27,7 +27,7 @@ from edgekit.tuning.messages import FindTasks
 KEY = "here"
 SERVERS = 2
 EFFORT = {"number": 1, "repeat": 5, "min_repeat_ms": 4}
-"""Of each candidate: what edgekit's runner spends on one that is neither hopeless nor promising."""
+"""The runs of each candidate: those of edgekit for one neither hopeless nor promising."""
 _SESSION_SECONDS = 60
 _LAST_WORDS = 200
 
@@ -40,7 +40,7 @@ class Came:
     """Since the search began."""
     measured: int
     failed: dict[str, int]
-    """By the last line of what was said."""
+    """The causes by the last line of the output."""
 
 
 def main() -> None:

@@ -25,7 +25,7 @@ from edgekit.verbs.bench import bench
 NETWORKS = ("MobileNetV2", "ResNet-18")
 _ROUNDS = 5
 _SECONDS = 1.0
-"""Of each of the three in each round."""
+"""The figure of each of the three in each round."""
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ _ONE_BATCH = 0.5
 
 @dataclass(frozen=True)
 class Rate:
-    """Of one search."""
+    """The figures of one search."""
 
     measured: int
     failed: int
@@ -187,7 +187,7 @@ def _searched(request: BuildRequest, pool: Pool, effort: Effort) -> TuneReport:
 
 
 def _stock(model: Path, work: Path, tracker: TrackerAddress, trials: int, limit: float) -> Rate:
-    """In a process of its own, which is ended when its time is over."""
+    """Run in a process of its own, which is ended when its time is over."""
     work.mkdir()
     words = [str(model), str(work), str(tracker.port), str(trials)]
     with subprocess.Popen(

@@ -49,7 +49,7 @@ settings.register_profile("explore", derandomize=False, **_PATIENT)
 settings.load_profile("edgekit")
 
 _BEGINNINGS: dict[str, Any] = {}
-"""Of what modules call RANDOM, as they were when the module was loaded."""
+"""The states of the modules' RANDOM when they were loaded."""
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

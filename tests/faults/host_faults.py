@@ -60,7 +60,7 @@ def the_server_of_a_device_restarts(folder: Path) -> None:
 
 
 def a_board_hangs(folder: Path) -> None:
-    """All that runs over there stands still: noticed by its silence."""
+    """All processes of the host stand still: noticed by its silence."""
     with _ssh_device(folder) as (lab, server):
         work = lab.start_work()
         work.has(2)
@@ -77,7 +77,7 @@ def a_board_hangs(folder: Path) -> None:
 
 
 def an_agent_is_frozen(folder: Path) -> None:
-    """Nobody over there ends the session when its time is over, so the farm does."""
+    """The host does not end the session when its time is over, so the farm does."""
     with _ssh_device(folder) as (lab, server):
         work = lab.start_work()
         work.has(2)

@@ -83,7 +83,7 @@ def keep(log: TuningLog, number: int, deadline: float) -> None:
 
 
 def is_safe(number: int) -> bool:
-    """In a file that waits, or in the store."""
+    """Return whether it is in a file that waits, or in the store."""
     folder = findings_folder(default_url())
     word = a_record(number).id
     for _ in range(2):  # a file that is just being delivered is in neither for us, then in one

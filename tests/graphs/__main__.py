@@ -53,7 +53,7 @@ def _options() -> argparse.Namespace:
 
 
 def _generate(folder: Path, first: int, last: int) -> None:
-    """In a process of its own: nnsmith changes torch."""
+    """Generate in a process of its own: nnsmith changes torch."""
     script = Path(__file__).with_name("generate.py")
     subprocess.run(
         [sys.executable, str(script), str(folder), str(first), str(last)],

@@ -41,7 +41,7 @@ def postgres() -> Iterator[Postgres]:
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=needs("postgresql"))])
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Of a store that is not there yet."""
+    """The address of a store that does not exist yet."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'deep' / 'store.db'}"
     server: Postgres = request.getfixturevalue("postgres")

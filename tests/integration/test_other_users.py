@@ -61,7 +61,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 
 def opened_by(lab: Lab, pids: Iterable[int]) -> list[Listening]:
-    """By processes and all that they started, on this machine and on the device."""
+    """The ports of processes and all that they started, on this machine and on the device."""
     family = [pid for first in pids for pid in (first, *descendants(first))]
     return listening(family + agents_of(lab.ssh))
 
@@ -318,7 +318,7 @@ def greeted(host: str, port: int) -> Iterator[None]:
 
 
 def test_an_agent_takes_its_tracker_from_its_user_only(agent: Path, tmp_path: Path) -> None:
-    """On a device the tracker's connection is brought to a port that is open for that moment."""
+    """The tracker's connection is brought to a port of the device that is open for that moment."""
     process = started(agent, "--tracker-dials", "--workspace", str(tmp_path))
     with running(process) as said:
         own, wanted = next(said)["port"], next(said)

@@ -100,7 +100,7 @@ def test_the_wheel_asks_for_tvm_as_a_pinned_pair(built: Built) -> None:
 
 @dataclass(frozen=True)
 class Installed:
-    """An environment that holds the wheel and what it asks for, and a home where nobody lived."""
+    """An environment that holds the wheel and its dependencies, and an empty home."""
 
     folder: Path
     environment: Mapping[str, str]
@@ -113,7 +113,7 @@ class Installed:
         return self._call(self.folder / "bin" / "edgekit", arguments, self.environment)
 
     def pip(self, *arguments: str) -> None:
-        """With the home of whoever runs the tests: their pip's settings and its cache."""
+        """Run with the home of the user who runs the tests: pip's settings and its cache."""
         command = ("-m", "pip", "--disable-pip-version-check", "--quiet", *arguments)
         result = self._call(self.folder / "bin" / "python", command, _without_python())
         assert result.returncode == 0, result.stderr

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import onnx
 
 NEAR = 2e-5
-"""Of the largest element: what single precision loses in sums of another order."""
+"""The tolerance, of the largest element: single precision loses it in other orders."""
 
 
 def compiled_from(model: onnx.ModelProto, target: Target | None = None) -> OffloadedModel:

@@ -80,9 +80,9 @@ PROCESSORS: dict[str, Emulated] = {
 @dataclass(frozen=True)
 class Ran:
     output: str
-    """Without the lines that the harness wrote."""
+    """The output without the lines that the harness wrote."""
     instructions: dict[str, int]
-    """To within a few: of the last count under each name."""
+    """The last count under each name, to within a few instructions."""
     status: int
     """What main() returned; 99 after a fault."""
 

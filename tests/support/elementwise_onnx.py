@@ -33,7 +33,7 @@ class Case:
     dtypes: tuple[str, ...]
     """Those of its inputs."""
     form: str = "tensors"
-    """Of the last operand: a tensor, a scalar at run time, or a constant scalar."""
+    """The form of the last operand: a tensor, a scalar at run time, or a constant scalar."""
     attributes: tuple[tuple[str, Any], ...] = ()
     opset: int = OPSET
     narrow: str = ""

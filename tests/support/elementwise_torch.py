@@ -102,7 +102,7 @@ class Case:
     name: str
     dtype: str
     form: str = "alone"
-    """Of the second operand: alone, a tensor, a number, or the type of another tensor."""
+    """The form of the second operand: none, a tensor, a number, or the type of another tensor."""
 
     def __str__(self) -> str:
         return f"{self.name}-{self.dtype}-{self.form}"

@@ -21,7 +21,7 @@ from support.needs import ARM_PROGRAMS, require
 CPUS = {"rpi4": "cortex-a72", "rpi5": "cortex-a76"}
 """Boards without dot products, and with them; and what QEMU is told to be."""
 WITH_I8MM = "board-with-i8mm"
-"""One of nobody's, that has the features of `write_board_with_i8mm`."""
+"""A made-up CPU with the features of `write_board_with_i8mm`."""
 _C_LIBRARY = Path("/usr/aarch64-linux-gnu")
 
 

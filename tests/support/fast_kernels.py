@@ -58,7 +58,7 @@ def cases(
     *,
     any_way: bool = False,
 ) -> Iterator[Case]:
-    """Of those layers that the generator takes, each its own way or any of its ways."""
+    """Draw cases of the layers that the generator takes, each its own way or any of its ways."""
     random = np.random.default_rng(seed)
     steps = [
         Step(f"step{number}", operator, (0,), (1,), ("layer",))

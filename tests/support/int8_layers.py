@@ -19,7 +19,7 @@ class Case:
     """conv, depthwise or dense."""
     channels: int
     outputs: int
-    """Of a depthwise convolution: a multiple of its channels."""
+    """The outputs of a depthwise convolution: a multiple of its channels."""
     size: tuple[int, int] = (6, 7)
     kernel: tuple[int, int] = (1, 1)
     strides: tuple[int, int] = (1, 1)

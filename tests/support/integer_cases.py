@@ -285,4 +285,4 @@ CASES: Mapping[str, Draw] = {
     "TANH": _into("TANH", 1 / 128, 0),
     "TRANSPOSE_CONV": _transposed,
 }
-"""By the operator's name: all that are computed, and some that only move values."""
+"""The cases by the operator's name: all that are computed, and some that only move values."""

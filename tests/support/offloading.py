@@ -91,7 +91,7 @@ class ToyBackend:
 
     name: str
     operators: Mapping[str, int] = field(default_factory=dict)
-    """With how many computed inputs."""
+    """The number of computed inputs."""
     refused: Mapping[str, str] = field(default_factory=dict)
     """Operators that match and are declined, with the reason."""
     title: str = "toy"
@@ -129,4 +129,4 @@ class ToyBackend:
 
 
 _ARGUMENTS = {"nn.conv2d": 2, "matmul": 2, "reshape": 2}
-"""Of operators whose last arguments are weights or shapes."""
+"""Rules of operators whose last arguments are weights or shapes."""

@@ -16,7 +16,7 @@ def run_on(
     inputs: Mapping[str, Array] | None = None,
     events: Events = SILENT,
 ) -> RunResult:
-    """On the reference input unless told otherwise."""
+    """Run on the reference input unless others are given."""
     with device.opened(bundle, events=events) as session:
         return session.run(bundle.reference_inputs() if inputs is None else inputs)
 

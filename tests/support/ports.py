@@ -11,11 +11,11 @@ _PORTS = range(20_000, 32_000)
 _claims: list[socket.socket] = []
 
 CLOSED_PORT = 1
-"""Nobody listens there."""
+"""A port without a listener."""
 
 
 def free_port() -> int:
-    """Nobody listens there, and while this process runs no other test is given it."""
+    """Return a port without a listener, which no other test gets while this process runs."""
     for port in random.SystemRandom().sample(_PORTS, len(_PORTS)):
         claim = socket.socket(socket.AF_UNIX)
         try:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def command_lines() -> dict[int, list[str]]:
-    """Of every process that runs, by its number; those that have ended are not there."""
+    """Return the command line of every running process, by its number."""
     found = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:

@@ -1,4 +1,4 @@
-"""Profiles for tests, and a machine on which nobody has any of their own."""
+"""Profiles for tests, and a machine on which users have none of their own."""
 
 from __future__ import annotations
 

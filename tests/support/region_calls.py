@@ -84,7 +84,7 @@ def call_region(
     threads: int = 1,
     memory: int = 0,
 ) -> Called:
-    """In all of `libraries`, or the bundle's own. `memory` is what is left for a call, in MiB; an
+    """Call it in `libraries`, or the bundle's own. `memory` is what is left for a call, in MiB; an
     emulated CPU has that much in all."""
     (given,), (made,) = built.region.inputs, built.region.outputs
     emulated = built.board.name == BOARD
@@ -117,7 +117,7 @@ def _extents(shape: tuple[int, ...]) -> str:
 
 
 def _emulator(memory: int) -> tuple[str, ...]:
-    """With an address space of so many MiB, as QEMU takes no other limit; 0 is none."""
+    """Return the emulator with an address space of so many MiB, QEMU's only limit; 0 is none."""
     limit = ("-R", f"{memory}M") if memory else ()
     return (arm_emulator(), "-cpu", _CPU, "-L", str(ARM_LIBRARIES), *limit)
 

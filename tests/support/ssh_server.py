@@ -1,4 +1,4 @@
-"""A real OpenSSH server on loopback, run by whoever runs the tests: the device of the tests."""
+"""A real OpenSSH server on loopback, run by the tests' user: the device of the tests."""
 
 from __future__ import annotations
 

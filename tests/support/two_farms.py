@@ -91,7 +91,7 @@ class FarmOn:
 
 @contextmanager
 def farm_on(folder: Path) -> Iterator[FarmOn]:
-    """Whoever logs in to its SSH server finds its edgekit."""
+    """A user who logs in to its SSH server finds its edgekit."""
     with rpc_lab(folder) as lab:
         program = lab.ssh.home / ".local" / "bin" / "edgekit"
         program.parent.mkdir(parents=True)

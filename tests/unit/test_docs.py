@@ -51,7 +51,7 @@ def typed_in(page: Path) -> Iterator[Typed]:
 
 
 def _command_part(text: str) -> str:
-    """Without prompt, comment, pipe, an explanation beside it, or brackets that say "or not"."""
+    """Return the command without prompt, comment, pipe, explanation, or optional brackets."""
     command = re.split(r"\s{2,}|\s#|\s\\?[|>]", text.strip().removeprefix("$ "))[0]
     return re.sub(r"[\[\]]", "", command)
 

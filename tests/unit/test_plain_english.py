@@ -17,14 +17,20 @@ RIDDLES = re.compile(r"\b(nobody|over there|what is to be had|whoever)\b", re.IG
 PAGES = (*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md")
 
 
+NATIVE = tuple(path for end in ("cc", "h", "c") for path in (ROOT / "edgekit").rglob(f"*.{end}"))
+
+
 def docstrings() -> Iterator[tuple[str, str]]:
-    """Where each docstring stands, those of fields and constants too, and its first word."""
-    for module in modules().values():
-        for node in module.nodes:
+    """Yield the place of each docstring and its first word; fields and constants have some too."""
+    trees = [(module.path, module.nodes) for module in modules().values()]
+    for path in (*(ROOT / "tests").rglob("*.py"), *(ROOT / "benchmarks").glob("*.py")):
+        trees.append((path, tuple(ast.walk(ast.parse(path.read_text("utf-8"))))))
+    for path, nodes in trees:
+        for node in nodes:
             if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
                 text = node.value.value
                 if isinstance(text, str) and text.split():
-                    yield f"{module.path.relative_to(ROOT)}:{node.lineno}", text.split()[0]
+                    yield f"{path.relative_to(ROOT)}:{node.lineno}", text.split()[0]
 
 
 def test_no_docstring_begins_with_a_preposition() -> None:
@@ -46,8 +52,8 @@ def test_no_sentence_of_the_code_is_a_riddle() -> None:
     assert not riddles, "say who: host, board, device, remote, caller, user"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_no_sentence_of_the_docs_is_a_riddle(page: object) -> None:
+@pytest.mark.parametrize("page", (*PAGES, *NATIVE), ids=lambda page: page.name)
+def test_no_sentence_of_the_docs_or_of_native_code_is_a_riddle(page: object) -> None:
     path = ROOT / str(page)
     riddles = [
         f"{path.name}:{number}: {found[0]}"

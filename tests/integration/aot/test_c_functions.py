@@ -16,7 +16,7 @@ from edgekit.aot.loops.helpers import HELPERS
 
 TWO_OPERANDS = frozenset({"atan2", "copysign", "fmod", "hypot", "nextafter", "pow"})
 FOR_ARM = ("CC=arm-none-eabi-gcc", "AR=arm-none-eabi-ar")
-"""With newlib's semihosting for what a test prints."""
+"""The options with newlib's semihosting for what a test prints."""
 FLAGS_FOR_ARM = "CFLAGS=-O1 -mcpu=cortex-m4 -mthumb --specs=rdimon.specs -Werror"
 
 

@@ -156,7 +156,7 @@ def test_the_packs_sources_compile(bundles: Mapping[str, Bundle], tmp_path: Path
 def test_the_arduino_sketch_runs_the_reference_inputs(
     bundles: Mapping[str, Bundle], tmp_path: Path
 ) -> None:
-    """On the processor: with an Arduino.h that writes to the emulator's console."""
+    """The sketch runs on the processor, with an Arduino.h that writes to the emulator's console."""
     with zipfile.ZipFile(bundles["arduino"].path / "arduino/small.zip") as archive:
         archive.extractall(tmp_path)
     output = _sketch_output(tmp_path / "small", "small", tmp_path)

@@ -121,7 +121,7 @@ def test_cmsis_nn_says_what_it_lacks_and_what_is_not_exact() -> None:
 
 
 def test_estimates_are_good_enough_to_choose_by(tmp_path: Path) -> None:
-    """Of layers as large as real ones, within a factor of two of what the processor counts."""
+    """Estimates of real layers are within a factor of two of what the processor counts."""
     for processor, generator in (("m4", DSP), ("m55", MVE)):
         made = [layer for layer in layers(11, 400) if _is_large(layer)][:12]
         batch = [*cases(made, generator, CPUS[processor], 11, tmp_path)]

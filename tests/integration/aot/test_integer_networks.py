@@ -342,7 +342,7 @@ def stored(name: str, value: Any, dtype: str) -> onnx.TensorProto:
 def bytes_model(
     nodes: Sequence[onnx.NodeProto], constants: Sequence[onnx.TensorProto], kind: int
 ) -> onnx.ModelProto:
-    """From x to y, both of stored values."""
+    """Return a model from x to y, both of stored values."""
     graph = helper.make_graph(
         list(nodes),
         "test",

@@ -64,7 +64,7 @@ class Lab:
         return region_costs("local", f"sqlite:///{self.data / 'edgekit' / 'measurements.db'}")
 
     def planned(self, offload: tuple[str, ...] | None = None) -> PartitionReport:
-        """In this process: what the command shows."""
+        """Return what the command shows, planned in this process."""
         from edgekit.api.functions import make_request
         from edgekit.building.partition import partition
 

@@ -121,7 +121,7 @@ def stand_in() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
-    """With the source that speaks to TensorRT."""
+    """The flags with the source that calls TensorRT."""
     return built(tmp_path_factory.mktemp("real"))
 
 

@@ -29,7 +29,7 @@ torch = import_needed("torch")
 X = {"x": [2, 3, 6, 8]}
 CLOSE = 2e-5
 HALF = 4e-3
-"""Of the largest expected value: eleven bits, through many layers."""
+"""The tolerance relative to the largest expected value: eleven bits, through many layers."""
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ from edgekit.backends.tensorrt.graph import onnx_of
 from edgekit.models.model import import_model, open_model
 
 CLOSE = 2e-5
-"""Of the largest expected value: what TVM folds is added in another order."""
+"""The tolerance, of the largest expected value: TVM's folding adds in another order."""
 NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {
     "MobileNetV2": lambda: build("MobileNetV2"),
     "YOLOv8n": lambda: build("YOLOv8n"),

@@ -1,4 +1,4 @@
-"""Whoever decides about an operator knows which node of the model file it came from."""
+"""Every decision about an operator names the node of the model file that it came from."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Clone:
         return {k: v for k, v in kept.items() if k not in ("EDGEKIT_TRUSTED_PATH", "CI")}
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Nobody can be asked."""
+        """There is no terminal to ask on."""
         return subprocess.run(
             command_line(*arguments),
             cwd=self.folder,

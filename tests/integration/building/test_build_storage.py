@@ -67,7 +67,7 @@ def test_a_disk_that_takes_no_bundle_is_named(
 def test_a_disk_too_full_for_intermediate_files_is_named(
     model: Path, mount_point: Path, tmp_path: Path
 ) -> None:
-    """Without the cache the intermediate files lie beside the bundle; LLVM writes them."""
+    """Intermediate files lie beside the bundle if there is no cache; LLVM writes them."""
     out = mount_point / "b"
     arguments = ["build", str(model), "-b", "local", "-o", str(out), "--no-cache"]
     for size in ("8k", "24k", "40k", "48k"):

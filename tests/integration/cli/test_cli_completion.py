@@ -110,7 +110,7 @@ def test_every_kind_of_word_is_completed(line: str, offered: set[str], project: 
 
 @pytest.mark.parametrize("typed", ["some", "'some", '"some', "some\\ m", "./some"])
 def test_bash_inserts_a_name_as_one_word_whatever_is_in_it(typed: str, project: Path) -> None:
-    """With real keys: the folder is completed up to its slash, then the file in it."""
+    """Real keys complete the folder up to its slash, then the file in it."""
     word = completed_by_keys(f"edgekit inspect {typed}\t\t", project)
 
     assert word.removeprefix("./") == "some models/it's $1, *.onnx"

@@ -53,7 +53,7 @@ def half_away(value: Fraction) -> int:
 
 
 def rounded_twice(value: int, factor: float) -> int:
-    """To 32 bits with ties up, then without the power of two, ties away from zero."""
+    """Round to 32 bits with ties up, then without the power of two, ties away from zero."""
     number = fixed_point(factor)
     product = Fraction(value * number.mantissa * 2 ** max(number.exponent, 0), 2**31)
     high = math.floor(product + Fraction(1, 2))

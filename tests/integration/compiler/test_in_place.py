@@ -40,7 +40,7 @@ Reading = Callable[[Any, Any, Any, Any], Any]
 
 
 def kernel(reads: Reading, other: tuple[int, ...] = SHAPE, dtype: str = "float32") -> Any:
-    """Of `a` and `b`, and of the two indices of the element that is stored."""
+    """A function of `a` and `b`, and of the two indices of the element that is stored."""
     a, b = te.placeholder(SHAPE, dtype, "a"), te.placeholder(other, "float32", "b")
     return te.create_prim_func([a, b, te.compute(SHAPE, lambda i, j: reads(a, b, i, j))])
 
@@ -195,7 +195,7 @@ def test_an_input_of_the_model_is_as_it_was() -> None:
 
 
 def planned(by_a_library: bool) -> Any:
-    """Of `x`, something is made twice, and subtracted; then two more steps."""
+    """Make something of `x` twice, and subtract; then two more steps."""
     builder = relax.BlockBuilder()
     x = relax.Var("x", relax.TensorType(SHAPE, "float32"))
     with builder.function("main", [x]):

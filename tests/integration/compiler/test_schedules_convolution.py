@@ -24,9 +24,9 @@ EPILOGUES = ("bias", "relu", "clip", "residual", "hard-swish", "silu", "scale", 
 class Case:
     batch: int
     channels: int
-    """Of one group."""
+    """The count in one group."""
     outputs: int
-    """Of one group."""
+    """The count in one group."""
     groups: int
     size: tuple[int, int]
     kernel: tuple[int, int]

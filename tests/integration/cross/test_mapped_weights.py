@@ -1,4 +1,4 @@
-"""Large weights stay in the library's file, whoever runs the model; small ones stay with TVM."""
+"""Large weights stay in the library's file on every runtime; small ones stay with TVM."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def own_board(folder: Path, name: str = "wingboard") -> Path:
 
 @pytest.fixture
 def profile(edgekit: Edgekit, tmp_path: Path) -> Path:
-    """Of a device `wing` that was added in the folder `one`."""
+    """The entry of a device `wing` that was added in the folder `one`."""
     made = own_board(tmp_path / "one")
     edgekit("one", "device", "add", "wing", "--board", "wingboard", "--port", "/dev/ttyACM7")
     edgekit("one", "device", "add", "other", "--board", "stm32f405", "--port", "/dev/ttyACM8")

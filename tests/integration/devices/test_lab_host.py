@@ -40,7 +40,7 @@ pytestmark = needs("sshd", *MICROCONTROLLERS)
 
 DATA = random.Random(5).randbytes(600)
 NONE = f"/dev/ttyNONE{os.getpid()}"
-"""No port, and nobody else's: whoever takes a line keeps all others of the machine from it."""
+"""No port of another test: a line that is taken is closed to all others of the machine."""
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +117,7 @@ def test_a_connection_that_drops_in_the_middle_is_told_and_frees_the_port(
 
 
 def is_free_again(device: SerialDevice) -> bool:
-    """And used, then: the shell over there ends a moment after its connection."""
+    """The remote shell ends a moment after its connection."""
     try:
         with device.connected() as client:
             client.hello()

@@ -188,7 +188,7 @@ def test_a_fault_is_told_with_its_function_and_survived(name: str, also: str, sa
 
 
 def test_a_fault_answers_the_request_that_led_to_it() -> None:
-    """On the line, without our own reader's patience in between."""
+    """Read from the line, without our own reader's patience in between."""
     bad = toy_firmware("mps2-an386", 600, '__asm__ volatile("udf #1");')
     device = emulated("mps2-an386")
     with device.flashed(bad):
@@ -277,7 +277,7 @@ def test_a_board_without_memory_for_inputs_gets_them_anew(tmp_path: Path) -> Non
 
 
 def is_written_to(file: Path) -> bool:
-    """By a gdb that has reached the emulator."""
+    """A line printed by a gdb that has reached the emulator."""
     for pid, words in command_lines().items():
         if str(file) in words:
             with suppress(OSError):  # it has ended

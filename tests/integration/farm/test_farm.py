@@ -180,7 +180,7 @@ def test_a_drain_lets_the_session_end_and_gives_the_device_to_nobody(free: Farm)
 
 
 def lose_agents(farm: Farm) -> None:
-    """Until the farm has noticed it: its device may be back a moment later."""
+    """Wait until the farm has noticed it: its device may be back a moment later."""
     before = farm.status()["faults"]
     for agent in farm.lab.agents():
         os.kill(agent, signal.SIGKILL)

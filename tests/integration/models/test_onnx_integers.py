@@ -34,7 +34,7 @@ class Case:
     steps: int = 0
     """The most steps by which quantised outputs may be off: floats add up to a tie."""
     near: float = 2e-5
-    """Of the largest element."""
+    """The tolerance relative to the largest element."""
     outputs: Sequence[str] = ("y",)
 
 

@@ -76,7 +76,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 @pytest.fixture
 def served(lab: Lab) -> Lab:
-    """With a tracker and a device that is free."""
+    """Yield a lab with a tracker and a device that is free."""
     lab.start_tracker()
     lab.serve(KEY)
     eventually(lambda: lab.free(KEY) == 1)
@@ -283,7 +283,7 @@ def test_a_device_that_hangs_is_noticed_and_used_again_when_it_is_back(
 
 
 def signal_all(pids: list[int], number: int) -> None:
-    """A shell over there may have ended meanwhile."""
+    """A remote shell may have ended meanwhile."""
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, number)
@@ -399,7 +399,7 @@ def test_an_index_outside_of_a_tensor_is_named_and_the_session_goes_on(
 def test_a_device_that_is_lost_as_it_is_handed_out_is_passed_over(
     served: Lab, built: Built
 ) -> None:
-    """Somebody registers a port that nobody listens on, before the device is free again."""
+    """A port without a listener is registered before the device is free again."""
     with socket.create_connection(("127.0.0.1", served.port)) as liar:
         with open_session(KEY, tracker=served.address):
             eventually(lambda: served.status(KEY)["busy"] == 1)

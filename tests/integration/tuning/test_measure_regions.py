@@ -37,7 +37,7 @@ BRIEF = BenchPlan(warmup=1, runs=3, seconds=0)
 
 @pytest.fixture
 def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """In a folder of its own, with a store that is empty."""
+    """Run in a folder of its own, with a store that is empty."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.setenv("EDGEKIT_STORE", f"sqlite:///{tmp_path / 'store.db'}")
@@ -54,7 +54,7 @@ def measured(model: Path, device: Device, *backends: str) -> tuple[RegionCost, .
 
 
 def check_decided_by(cost: RegionCost, request: BuildRequest, folder: Path) -> None:
-    """By partition and by build alike."""
+    """A figure used by partition and by build alike."""
     pays = cost.library_us < 0.98 * cost.tvm_us
     found = partition(request)
     assert [region.symbol for region in found.regions] == ([cost.region] if pays else [])

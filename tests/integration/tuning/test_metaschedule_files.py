@@ -55,7 +55,7 @@ def tvm_target() -> Any:
 
 @pytest.fixture(scope="module")
 def tuned(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What TVM's own search leaves, with measurements that nobody waits for."""
+    """What TVM's own search leaves, with measurements that take no time."""
     load_tensor_intrinsics()
     from tvm.ir.utils import derived_object
     from tvm.s_tir import meta_schedule as ms

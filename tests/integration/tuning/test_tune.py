@@ -86,7 +86,7 @@ def workers() -> set[int]:
 
 
 def candidates_in(records: list[TuningRecord]) -> list[tuple[str, str]]:
-    """Without the rules' own: kernels and choices."""
+    """Return kernels and choices, without the rules' own."""
     return [
         (record.workload.key, json.dumps(record.choice, sort_keys=True))
         for record in records

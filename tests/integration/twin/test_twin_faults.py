@@ -66,7 +66,7 @@ class Lab:
         return on_twin(self.access, command)
 
     def drop_connections(self) -> None:
-        """Every sshd over there that serves one, that of this command too."""
+        """Every sshd of the twin that serves a connection, that of this command too."""
         command = "sudo pkill -KILL -f '^sshd(-session)?: edgekit'"
         subprocess.run(
             self.access.command(command),
@@ -159,7 +159,7 @@ class Sent(Events):
 
 
 def in_background(lab: Lab, bundle: Bundle) -> tuple[threading.Thread, list[BaseException]]:
-    """A run that does not end by itself, once the model is loaded over there."""
+    """A run that does not end by itself, once the model is loaded on the twin."""
     failures: list[BaseException] = []
     device = lab.device()
 

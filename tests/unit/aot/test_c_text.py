@@ -97,7 +97,7 @@ def test_names_are_handed_out_once() -> None:
 
 
 def test_values_are_objects_for_a_moment_only() -> None:
-    """Of 200,000 values, whose objects and words would take 18 MB at once."""
+    """Write 200,000 values, whose objects and words would take 18 MB at once."""
     array = np.linspace(-1, 1, 200_000, dtype=np.float32)
     tracemalloc.start()
     words = sum(line.count(",") for line in values_text(array))

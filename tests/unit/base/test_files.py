@@ -361,7 +361,7 @@ def test_waiting_is_announced_once_however_often_the_lock_slips_away(tmp_path: P
 def test_a_lock_whose_file_was_removed_meanwhile_is_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its holder removes it between our opening and our locking: locking that shuts nobody out."""
+    """Its holder removes it between our opening and locking: that lock excludes no process."""
     lock = tmp_path / "lock"
     flock = fcntl.flock
 

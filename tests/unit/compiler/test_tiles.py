@@ -71,7 +71,7 @@ def test_packed_weights_keep_their_width_and_lines_are_divided(
 def test_the_schedule_finds_the_tile_for_which_the_weights_were_packed(
     lines: int, pixels: int, channels: int, depth: int, machine: Machine, whole: bool
 ) -> None:
-    """In lines that were made longer, the tile divides them."""
+    """The tile divides lines that were made longer."""
     tile = choose_tile(lines, pixels, channels, depth, machine, whole=whole)
     longer = -(-pixels // tile.pixels) * tile.pixels
 

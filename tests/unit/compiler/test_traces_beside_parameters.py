@@ -1,4 +1,4 @@
-"""Of a product's measured parameters and its measured trace a build takes what gains more."""
+"""A build takes what gains more: a product's measured parameters or its measured trace."""
 
 from __future__ import annotations
 

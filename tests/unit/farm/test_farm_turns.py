@@ -1,4 +1,4 @@
-"""Turns on a device: fair, and nobody waits for somebody who is gone."""
+"""Turns on a device: fair, and no client waits for one that is gone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an export writes down: names that nobody chose wisely, and what may be written over."""
+"""What an export writes down: unwise names, and what may be written over."""
 
 from __future__ import annotations
 
