@@ -129,7 +129,7 @@ def test_without_a_backend_tvm_runs_everything(lab: Lab) -> None:
     [
         ('never = ["/depth/*"]', REGION[:4], "the user said never"),
         ('never = ["relu"]', [], "the user said never"),
-        ("[offload.cost]\ncall_us = 1e6", [], "the boundary costs about 1.0 s"),
+        ("[offload.cost]\ncall_us = 1e6", [], "the boundary costs about 1.00 s"),
         ('force = ["/stem/*"]\n[offload.cost]\ncall_us = 1e6', REGION, "the user forced it"),
     ],
 )
