@@ -114,6 +114,7 @@ def test_every_operator_has_an_owner_and_a_reason(lab: Lab) -> None:
         crossing_bytes=4 * (3 * 33 * 40 + 8 * 17 * 20),
         library_us=None,
         tvm_us=None,
+        measured_by=None,
     )
 
 

@@ -288,3 +288,49 @@ def test_paths_may_hold_bytes_that_are_no_text() -> None:
     console.json({"path": Path("caf\udce9")})
 
     assert json.loads(out.getvalue()) == {"path": "caf\\udce9"}
+
+
+def test_a_long_list_is_summed_up_and_a_file_holds_the_whole(tmp_path: Path) -> None:
+    rows = [(f"layer {number}", number, "=1+1") for number in range(200)]
+    console, out, _ = captured()
+    console.listing(("name", "n", "note"), rows, right=("n",))
+    shown = out.getvalue().splitlines()
+    assert len(shown) == 22
+    assert shown[-1] == "and 180 more: --csv FILE writes all 200"
+
+    console, out, _ = captured()
+    console.csv_path = tmp_path / "all.csv"
+    console.listing(("name", "n", "note"), rows, right=("n",))
+    written = console.csv_path.read_text().splitlines()
+    assert len(written) == 201
+    assert written[0] == "name,n,note"
+    assert written[-1] == "layer 199,199,'=1+1", "no spreadsheet takes a name for a formula"
+    assert out.getvalue().splitlines()[-1] == f"wrote 200 rows to {console.csv_path}"
+
+
+def test_a_list_that_is_a_little_long_is_shown_whole() -> None:
+    console, out, _ = captured()
+    console.listing(("n",), [(number,) for number in range(25)])
+    assert len(out.getvalue().splitlines()) == 26
+
+
+@pytest.mark.parametrize("color", [True, False])
+def test_a_narrow_terminal_says_what_it_leaves_out_with_colours_or_without(
+    color: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    console, out, _ = on_terminal(color=color)
+    row = ("x" * 16, "14.3 ms", "some words")
+    console.table(("name", "median", "what"), [row], right=("median",), spare=("median",))
+    lines = out.getvalue().splitlines()
+    assert lines[-2:] == [f"{'x' * 16}  some words", "(median is left out: the terminal is narrow)"]
+
+
+def test_a_long_value_of_a_field_is_wrapped_below_itself_on_a_terminal() -> None:
+    console, out, _ = on_terminal()
+    console.fields([("模型", "net"), ("why", "many words " * 10)])
+    lines = out.getvalue().splitlines()
+    assert lines[0] == "模型  net"
+    assert lines[1].startswith("why   many words")
+    assert all(line.startswith("      ") for line in lines[2:])
+    assert max(map(len, lines)) <= 60
