@@ -96,13 +96,14 @@ def _check_kinds(before: BenchRun, after: BenchRun) -> None:
     if before.measured_by != after.measured_by:
         one, other = (_measurer(run) for run in (before, after))
         raise NotComparableError(
-            f"what measured one run is {one}, and the other {other}: their ratio says nothing",
+            f"{one} measured one run and {other} the other: their ratio says nothing",
             hint="compare runs of one measurer: `edgekit results list` shows the measurers",
         )
 
 
 def _measurer(run: BenchRun) -> str:
-    return measurer_in_words(run.measured_by).partition(":")[0]
+    named = measurer_in_words(run.measured_by).partition(":")[0]
+    return named if run.measured_by is not None else "something unknown"
 
 
 def median_interval(run: BenchRun) -> tuple[float, float]:

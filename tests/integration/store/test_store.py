@@ -399,7 +399,7 @@ def test_runs_of_an_emulator_are_told_and_compared_with_their_like_alone(
     assert json.loads(results("show", "latest", "--json"))["measured_by"] == "emulator"
     assert "has the measurer and the unit" in results("compare", "previous", code=2)
     said = results("compare", board.id, "--fail-above", "5", code=15)
-    assert "is hardware, and the other an emulator" in said
+    assert "hardware measured one run and an emulator the other" in said
     assert "median after" not in said
 
     post(a_run(3, 0.040, measured_by="emulator"), outbox)

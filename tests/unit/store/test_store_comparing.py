@@ -75,9 +75,13 @@ def test_other_conditions_are_no_comparison(change: dict[str, object], said: str
     [
         ({"unit": "instructions"}, {"unit": "instructions"}, None),
         ({}, {"unit": "instructions"}, "seconds and the other in instructions"),
-        ({}, {"measured_by": "emulator"}, "is hardware, and the other an emulator"),
-        ({"measured_by": "simulator"}, {"measured_by": "emulator"}, "is a simulator, and"),
-        ({"measured_by": None}, {}, "is unknown, and the other hardware"),
+        ({}, {"measured_by": "emulator"}, "hardware measured one run and an emulator the other"),
+        (
+            {"measured_by": "simulator"},
+            {"measured_by": "emulator"},
+            "a simulator measured one run and an emulator",
+        ),
+        ({"measured_by": None}, {}, "something unknown measured one run and hardware the other"),
         ({"measured_by": None}, {"measured_by": None}, None),
         ({"measured_by": "emulator"}, {"measured_by": "emulator"}, None),
     ],
