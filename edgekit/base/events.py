@@ -47,6 +47,10 @@ class Warned:
 Event = StageStarted | StageProgress | StageEnded | Note | Warned
 
 
+INTERRUPTED = "interrupted"
+"""The result of a failed stage that its user ended."""
+
+
 class Stage:
     """A piece of work under way, for the code that does it."""
 
@@ -78,6 +82,9 @@ class Events:
         try:
             yield stage
             failed = False
+        except KeyboardInterrupt:
+            stage.result = INTERRUPTED
+            raise
         finally:
             seconds = time.perf_counter() - started
             self._send(StageEnded(title, seconds, stage.result, failed))

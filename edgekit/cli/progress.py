@@ -10,7 +10,15 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from edgekit.base.errors import StorageError
-from edgekit.base.events import Event, Note, StageEnded, StageProgress, StageStarted, Warned
+from edgekit.base.events import (
+    INTERRUPTED,
+    Event,
+    Note,
+    StageEnded,
+    StageProgress,
+    StageStarted,
+    Warned,
+)
 from edgekit.base.wording import duration, printable
 from edgekit.cli.standing import Standing, Standings
 
@@ -209,7 +217,8 @@ class LiveProgress:
 
 def finished(event: StageEnded) -> str:
     if event.failed:
-        return f"{event.title}: failed after {duration(event.seconds)}"
+        how = "stopped" if event.result == INTERRUPTED else "failed"
+        return f"{event.title}: {how} after {duration(event.seconds)}"
     result = f": {event.result}" if event.result else ""
     return f"{event.title}{result} ({duration(event.seconds)})"
 

@@ -236,6 +236,17 @@ def test_a_long_stage_shows_a_sign_of_life_now_and_then() -> None:
     assert stream.getvalue().splitlines() == ["long: 10 %, about 1 min 30 s left; part"]
 
 
+def test_a_stage_that_its_user_ended_did_not_fail() -> None:
+    events, _, stream = plain(verbose=True)
+    for error in (KeyboardInterrupt, ValueError):
+        with pytest.raises(error), events.stage("work"):
+            raise error
+
+    stopped, failed = stream.getvalue().splitlines()
+    assert stopped.startswith("work: stopped after ")
+    assert failed.startswith("work: failed after ")
+
+
 def test_lines_about_one_stage_become_rarer() -> None:
     events, clock, stream = plain()
 
