@@ -334,10 +334,16 @@ def leave_command(console: Console, host: str) -> None:
 
 
 @command.command("gate", hidden=True)
-def gate_command() -> None:
+@click.option("--device", help="Lead to this device instead of to the farm.")
+def gate_command(device: str | None) -> None:
     """Serve another host's farm, which runs this command over SSH."""
     import sys
 
+    if device is not None:
+        from edgekit.farm.hosts.device_gate import serve_device
+
+        serve_device(device, sys.stdin.fileno(), sys.stdout.fileno())
+        return
     from edgekit.farm.hosts.relay import Relay
 
     def say(document: dict[str, object]) -> None:

@@ -12,6 +12,7 @@ from edgekit.base.options import option
 from edgekit.base.wording import counted, did_you_mean
 from edgekit.devices.base import DeviceBusy
 from edgekit.devices.emulated import twin_of
+from edgekit.devices.joined import joined_entry
 from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS, LocalDevice
 from edgekit.devices.registry import device_of
 from edgekit.project.file import LOCAL
@@ -125,20 +126,20 @@ def _none_known(board: Board) -> DeviceError:
 
 
 def _named(board: Board, name: str, entries: Mapping[str, DeviceEntry]) -> DeviceEntry:
-    if name not in entries:
+    entry = entries.get(name) or joined_entry(name)
+    if entry is None:
         raise UsageError(
             f"there is no device {name!r}",
             hint=did_you_mean(
                 name, ("local", *entries), "`edgekit device list` shows them; local always exists"
             ),
         )
-    if entries[name].board != board.name:
+    if entry.board != board.name:
         raise UsageError(
-            f"the device {name!r} has the board {entries[name].board}, but the build is for "
-            f"{board.name}",
-            hint=f"edgekit build MODEL --board {entries[name].board} makes one for it",
+            f"the device {name!r} has the board {entry.board}, but the build is for {board.name}",
+            hint=f"edgekit build MODEL --board {entry.board} makes one for it",
         )
-    return entries[name]
+    return entry
 
 
 def _first_free(board: Board, entries: list[DeviceEntry], events: Events) -> DeviceEntry:

@@ -26,7 +26,7 @@ DEFAULT_WAIT_SECONDS = 600.0
 
 _SECONDS_TO_ANSWER = 20.0
 """The time limit for the keeper's first answer, which it sends at once."""
-_SECONDS_FOR_RESTART = 10.0
+_SECONDS_FOR_RESTART = 60.0
 """The time for a farm that ended to be up again, before its devices count as free of it."""
 _SECONDS_BETWEEN_TRIES = 0.2
 _LONGEST_NAME = 100

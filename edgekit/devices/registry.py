@@ -13,11 +13,20 @@ from typing import TYPE_CHECKING
 from edgekit.base.errors import DeviceError, UsageError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.options import option
+from edgekit.base.paths import config_dir
 from edgekit.base.wording import did_you_mean
+from edgekit.devices.joined import joined_entry
 from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS
 from edgekit.profiles.board import toolchain_of
 from edgekit.project import user_file
-from edgekit.project.devices import DeviceEntry, LineEntry, PlaceEntry, SshEntry, TwinEntry
+from edgekit.project.devices import (
+    DeviceEntry,
+    JoinedEntry,
+    LineEntry,
+    LinuxEntry,
+    SshEntry,
+    TwinEntry,
+)
 from edgekit.project.file import Project
 from edgekit.project.user_devices import (
     board_of,
@@ -64,8 +73,12 @@ def known_devices(project: Project | None, file: Path | None = None) -> dict[str
 
 
 def find_device(name: str, devices: Mapping[str, KnownDevice]) -> KnownDevice:
+    """Return a known device, or that of a host that has joined the farm."""
     if name in devices:
         return devices[name]
+    joined = joined_entry(name)
+    if joined is not None:
+        return KnownDevice(joined, config_dir() / "farm.toml")
     raise UsageError(
         f"there is no device {name!r}",
         hint=did_you_mean(name, devices, "`edgekit device list` shows all devices"),
@@ -113,20 +126,23 @@ def device_of(
     )
 
 
-def _over_ssh(entry: SshEntry | LineEntry | PlaceEntry, board: Board, timeout: float) -> Device:
+def _over_ssh(entry: LinuxEntry | LineEntry, board: Board, timeout: float) -> Device:
     from edgekit.devices.linux.ssh import SshDevice
+
+    if isinstance(entry, JoinedEntry):
+        return SshDevice(entry, toolchain_of(board), timeout, is_emulated=entry.is_emulated)
 
     if isinstance(entry, LineEntry):
         entry = replace(entry.via or SshEntry(entry.name, entry.board), name=entry.name)
     return SshDevice(entry, toolchain_of(board), timeout)
 
 
-def _on_a_line(entry: SshEntry | LineEntry | PlaceEntry, board: Board, timeout: float) -> Device:
+def _on_a_line(entry: LinuxEntry | LineEntry, board: Board, timeout: float) -> Device:
     from edgekit.devices.serial.device import SerialDevice
     from edgekit.devices.serial.lab_host import LabHost
     from edgekit.devices.serial.port import DEFAULT_BAUD
 
-    if isinstance(entry, SshEntry):
+    if isinstance(entry, SshEntry | JoinedEntry):
         raise DeviceError(
             f"the serial port of {entry.name} is unknown",
             hint=f"edgekit device add {entry.name} --force --board {board.name} --port "

@@ -39,7 +39,7 @@ _TICK = 0.25
 _SECONDS_BETWEEN_CHANGES = 0.05
 _SECONDS_STATUS_LASTS = 0.05
 _HIGHEST_PRIORITY = 1000
-_OF_A_DEVICE = ("drain", "resume", "take", "reserve", "release")
+_OF_A_DEVICE = ("entry", "drain", "resume", "take", "reserve", "release")
 """The requests about one device, which its own farm answers."""
 _LONGEST_EVENT = 400
 _MOST_LEASES = 50
@@ -225,6 +225,14 @@ class Keeper:
             if isinstance(found, DeviceStatus):
                 self._ask_host(client, {**request, "device": found.name}, self._hosts[found.host])
                 return None
+            if what == "entry":
+                member = found.member
+                return {
+                    "device": member.name,
+                    "entry": dict(member.settings),
+                    "address": member.address,
+                    "is_line": not member.key,
+                }
             if what == "take":
                 self._loans.take(client, found, request, now)
             elif what in ("reserve", "release"):
@@ -276,6 +284,8 @@ class Keeper:
                 client.end()
             elif "error" in answer or request["do"] in ("take", "lease"):
                 client.send(answer)
+            elif request["do"] == "entry":
+                client.send({**answer, "host": vars(host.host)})
             else:
                 host.take({"state": "news", "status": answer, "ports": host.ports}, self._now())
                 client.send(encode(self.status()))

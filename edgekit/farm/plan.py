@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,6 +27,8 @@ class Member:
     """Whether it is a twin, whose times are not the board's."""
     address: str = ""
     """The address of the device, by which commands find it in the farm."""
+    settings: Mapping[str, object] = field(default_factory=dict, compare=False)
+    """The keys of the device's table, for hosts that this farm has joined."""
 
 
 @dataclass(frozen=True)
@@ -77,4 +79,5 @@ def _member(device: KnownDevice, project: Project | None, *, is_named: bool) -> 
             "/dev/ttyACM0",
         )
     key = entry.board if has_os else ""
-    return Member(entry.name, entry.board, key, entry.is_twin, entry.identity)
+    settings = {name: value for name, value in entry.table().items() if value is not None}
+    return Member(entry.name, entry.board, key, entry.is_twin, entry.identity, settings)

@@ -26,13 +26,13 @@ _ZONE = re.compile(r"[A-Za-z0-9._-]{1,30}")
 _TARGET = re.compile(
     r"(?:(?P<user>[^@]+)@)?(?:\[(?P<bracketed>[^\[\]]+)\]|(?P<host>[^:@\[\]]+))(?::(?P<port>[0-9]{1,5}))?"
 )
-_FOLDER = re.compile(r"/[A-Za-z0-9._/-]{1,200}")
-_SERIAL = re.compile(
+FOLDER = re.compile(r"/[A-Za-z0-9._/-]{1,200}")
+SERIAL = re.compile(
     r"/[A-Za-z0-9._/:@+,=-]{1,200}|unix:///[A-Za-z0-9._/:@+,=-]{1,200}"
     r"|(socket|rfc2217)://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]{1,253}):[0-9]{1,5}"
 )
 _PLACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,62}")
-_PROBE = re.compile(r"[A-Za-z0-9:._-]{1,64}")
+PROBE = re.compile(r"[A-Za-z0-9:._-]{1,64}")
 _PATH = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
 _PROFILE = re.compile(r"/[^\x00-\x1f\x7f]{1,1000}/boards/[a-z0-9][a-z0-9_-]{0,62}\.toml")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -43,6 +43,7 @@ SERIAL_EXPECTED = "/dev/…, socket://host:port, rfc2217://host:port or unix:///
 PLACE_EXPECTED = "the name of a labgrid place"
 PROBE_EXPECTED = "the serial number of a debug probe"
 SLOWEST, FASTEST = 1200, 12_000_000
+FOLDER_EXPECTED = "an absolute path without spaces"
 TARGET_EXPECTED = "user@host, user@host:port or user@[address]:port"
 
 
@@ -123,7 +124,7 @@ class SshEntry(_Entry):
         port = reader.integer("port", 1, (1 << 16) - 1) if reader.has("port") else None
         key = _matching(reader, "key", _PATH, "the path of a key file")
         proxy = _checked(reader, "proxy", is_target, TARGET_EXPECTED)
-        directory = _matching(reader, "directory", _FOLDER, "an absolute path without spaces")
+        directory = _matching(reader, "directory", FOLDER, FOLDER_EXPECTED)
         path = str(beside(file, key)) if key is not None else None
         return SshEntry(name, board, host, user, port, path, proxy, directory)
 
@@ -164,7 +165,7 @@ class _LineSettings(_Entry):
     @staticmethod
     def read_settings(reader: TableReader) -> tuple[int | None, str | None]:
         baud = reader.integer("baud", SLOWEST, FASTEST) if reader.has("baud") else None
-        return baud, _matching(reader, "probe", _PROBE, PROBE_EXPECTED)
+        return baud, _matching(reader, "probe", PROBE, PROBE_EXPECTED)
 
 
 @dataclass(frozen=True)
@@ -217,11 +218,32 @@ class PlaceEntry(_LineSettings):
         return {**login, **super().table(), **settings}
 
 
+@dataclass(frozen=True)
+class JoinedEntry(_Entry):
+    """A board with Linux of a host whose farm has joined this one; that host logs in to it."""
+
+    host: SshEntry
+    device: str
+    """The name of the device on the host."""
+    where: str
+    """The address of the device, as the host knows it."""
+    program: str | None = None
+    """The path of edgekit on the host, if it is not on the PATH."""
+    directory: str | None = None
+    is_emulated: bool = False
+
+    @property
+    def address(self) -> str:
+        return f"{self.where} on {self.host.address}"
+
+
 def twin_identity(name: str) -> str:
     return f"twin {name}"
 
 
-DeviceEntry = SshEntry | LineEntry | TwinEntry | PlaceEntry
+LinuxEntry = SshEntry | PlaceEntry | JoinedEntry
+"""An entry that a connection can be made from."""
+DeviceEntry = LinuxEntry | LineEntry | TwinEntry
 
 
 def parse_target(text: str) -> Target:
@@ -258,7 +280,7 @@ def make_entry(
             f"a {board.name} runs no SSH server: it is a bare-metal board",
             hint=f"edgekit device add {name} --board {board.name} --port {SERIAL_EXPECTED}",
         )
-    if directory is not None and not _FOLDER.fullmatch(directory):
+    if directory is not None and not FOLDER.fullmatch(directory):
         raise UsageError(
             f"{show(directory)} can't be edgekit's folder on a device",
             hint="give an absolute path without spaces",
@@ -294,7 +316,7 @@ def make_line_entry(
             f"a {board.name} is reached over SSH, not over a serial line",
             hint=f"edgekit device add {name} --board {board.name} user@host",
         )
-    if not _SERIAL.fullmatch(address):
+    if not SERIAL.fullmatch(address):
         raise UsageError(f"{show(address)} is no serial port", hint=f"write {SERIAL_EXPECTED}")
     if via is not None and address.startswith("unix:"):
         raise UsageError(
@@ -302,7 +324,7 @@ def make_line_entry(
             "has",
             hint="name a device file, socket://host:port or rfc2217://host:port of that machine",
         )
-    if probe is not None and not _PROBE.fullmatch(probe):
+    if probe is not None and not PROBE.fullmatch(probe):
         raise UsageError(f"{show(probe)} is not {PROBE_EXPECTED}", hint="its tool lists them")
     return LineEntry(name, board.name, baud, probe, address, via and _host_of(name, via))
 
@@ -349,7 +371,7 @@ def parse_device(reader: TableReader, name: str, file: Path) -> DeviceEntry:
     board = reader.matching("board", NAME_PATTERN, NAME_EXPECTED)
     login = SshEntry.read(reader, name, board, file)
     twin = TwinEntry.read(reader, login)
-    serial = _matching(reader, "serial", _SERIAL, SERIAL_EXPECTED)
+    serial = _matching(reader, "serial", SERIAL, SERIAL_EXPECTED)
     if serial and twin:
         reader.complain("serial", show(serial), "one of serial and twin")
     settings = _LineSettings.read_settings(reader)

@@ -17,10 +17,11 @@ from edgekit.devices.linux import signs_of_life
 from edgekit.devices.linux.forwarding import LocalForward
 from edgekit.devices.linux.handshake import Trust, WatchedSocket, log_in
 from edgekit.devices.linux.hostkeys import Ask, KnownHosts, fingerprint_of
+from edgekit.devices.linux.joined_host import log_in_through
 from edgekit.devices.linux.remote_command import Finished, RemoteCommand, guarded
 from edgekit.devices.linux.ssh_config import Hop, route_to
 from edgekit.devices.serial.labgrid import acquired
-from edgekit.project.devices import PlaceEntry, SshEntry
+from edgekit.project.devices import JoinedEntry, LinuxEntry, PlaceEntry
 
 if TYPE_CHECKING:
     from paramiko import Channel, Transport
@@ -229,7 +230,7 @@ class Connection:
 
 
 def connect(
-    entry: SshEntry | PlaceEntry,
+    entry: LinuxEntry,
     *,
     known_hosts: KnownHosts | None = None,
     ask: Ask | None = None,
@@ -244,6 +245,12 @@ def connect(
     with ExitStack() as opened:
         if isinstance(entry, PlaceEntry):
             entry = opened.enter_context(acquired(entry.place)).reached(entry)
+        if isinstance(entry, JoinedEntry):
+            host = opened.enter_context(connect(entry.host, known_hosts=known_hosts, ask=ask))
+            hop, transport, heard = log_in_through(entry, host)
+            connection = Connection(entry.name, hop, transport, heard)
+            connection.close_with(opened.pop_all())
+            return connection
         hops = route_to(entry, config_file)
         through: Transport | None = None
         for hop in hops[:-1]:

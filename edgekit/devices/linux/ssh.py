@@ -31,7 +31,7 @@ from edgekit.devices.linux.transfer import Item, Store
 from edgekit.devices.linux.versions import read_versions
 from edgekit.devices.linux.visit import CheckReport, CleanReport, check_device, clean_device, visit
 from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS
-from edgekit.project.devices import PlaceEntry, twin_identity
+from edgekit.project.devices import LinuxEntry, SshEntry, twin_identity
 from edgekit.twin.machine import status
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from edgekit.devices.linux.hostkeys import Ask, KnownHosts
     from edgekit.devices.linux.version_records import Version
     from edgekit.profiles.toolchain import Toolchain
-    from edgekit.project.devices import SshEntry
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class SshDevice(Device):
 
     what: ClassVar[str] = "a board with Linux"
     instead: ClassVar[str] = "edgekit deploy brings models to it"
-    entry: SshEntry | PlaceEntry
+    entry: LinuxEntry
     toolchain: Toolchain
     """Toolchain that compiles the agent."""
     timeout: float = DEFAULT_TIMEOUT_SECONDS
@@ -127,8 +126,10 @@ class SshDevice(Device):
         return self
 
     def found_again(self) -> SshDevice:
-        access = status(self.name).access if self.is_emulated else None
-        if access is None or isinstance(self.entry, PlaceEntry):
+        if not self.is_emulated or not isinstance(self.entry, SshEntry):
+            return self
+        access = status(self.name).access
+        if access is None:
             return self
         return replace(self, entry=replace(self.entry, port=access.port))
 
@@ -165,7 +166,8 @@ class SshDevice(Device):
 
     @property
     def _identity(self) -> str:
-        return twin_identity(self.name) if self.is_emulated else self.entry.identity
+        is_own_twin = self.is_emulated and isinstance(self.entry, SshEntry)
+        return twin_identity(self.name) if is_own_twin else self.entry.identity
 
     def _lent(self, purpose: str, events: Events) -> AbstractContextManager[Lent]:
         return self.lender.lent(

@@ -18,7 +18,7 @@ from edgekit.devices.linux.versions import CURRENT_VERSION, SWEEP_OBJECTS
 
 if TYPE_CHECKING:
     from edgekit.devices.linux.hostkeys import Ask, KnownHosts
-    from edgekit.project.devices import PlaceEntry, SshEntry
+    from edgekit.project.devices import LinuxEntry
 
 # An application may load the current version, so it stays.
 _CLEAN = f"""\
@@ -96,7 +96,7 @@ class CleanReport:
 
 @contextmanager
 def visit(
-    entry: SshEntry | PlaceEntry,
+    entry: LinuxEntry,
     *,
     wait: float | None,
     known_hosts: KnownHosts | None = None,
@@ -111,7 +111,7 @@ def visit(
 
 
 def check_device(
-    entry: SshEntry | PlaceEntry,
+    entry: LinuxEntry,
     *,
     arch: str | None = None,
     ask: Ask | None = None,

@@ -88,7 +88,7 @@ class JoinedHost:
                 if abs(ahead - self._ahead) > _SECONDS_OF_JITTER:
                     self._ahead = ahead
                 self.ports = dict(news.ports)
-                self.devices = _converted(self.name, status, self.ports, self._ahead)
+                self.devices = _converted(self.host, status, self.ports, self._ahead)
             except ValueError as error:
                 raise DeviceError(
                     f"the status of {self.name} is invalid: {error}",
@@ -165,7 +165,7 @@ class JoinedHost:
 
 
 def _converted(
-    host: str, status: FarmStatus, ports: Mapping[str, int], ahead: float
+    host: FarmHost, status: FarmStatus, ports: Mapping[str, int], ahead: float
 ) -> tuple[DeviceStatus, ...]:
     """Convert the host's own devices to this farm's clock and ports, and check every value."""
     return tuple(
@@ -175,7 +175,7 @@ def _converted(
     )
 
 
-def _checked(device: DeviceStatus, host: str, ahead: float, port: int) -> DeviceStatus:
+def _checked(device: DeviceStatus, host: FarmHost, ahead: float, port: int) -> DeviceStatus:
     for name in (device.name, device.board, *((device.key,) if device.key != "" else ())):
         if not NAME_PATTERN.fullmatch(name):
             raise ValueError("invalid name")
@@ -194,8 +194,8 @@ def _checked(device: DeviceStatus, host: str, ahead: float, port: int) -> Device
         again_at=None if again_at is None else again_at + ahead,
         port=port if device.port else 0,
         lease=lease,
-        host=host,
-        address=f"{device.address[:_LONGEST_TEXT]} on {host}",
+        host=host.name,
+        address=f"{device.address[:_LONGEST_TEXT]} on {host.address}",
         queue=tuple(Waiter(*waiter) for waiter in waiters[:_MOST_WAITERS]),
         reservation=reservation,
     )

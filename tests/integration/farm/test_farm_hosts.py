@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from support.local_bundles import built_bundle
 from support.needs import needs
 from support.ports import CLOSED_PORT
-from support.rpc_lab import eventually
+from support.rpc_lab import Process, eventually
 from support.two_farms import FarmOn, farm_on
 
 pytestmark = needs("sshd")
@@ -242,3 +245,68 @@ def words(pid: int) -> bytes:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return b""
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(built_bundle(tmp_path_factory.mktemp("bundle"))[1].path)
+
+
+def test_commands_use_a_board_of_the_other_host(two: Two, bundle: str) -> None:
+    """The near host has neither the address nor a key of the board."""
+    before = two.far.device("desk")["sessions"]
+    for words in (
+        ("run", bundle, "--device", FAR),
+        ("verify", bundle, "--device", FAR),
+        ("bench", bundle, "--device", FAR, "--seconds", "0"),
+        ("versions", "--device", FAR),
+        ("logs", "--device", FAR),
+        ("device", "check", FAR),
+        ("device", "clean", FAR),
+    ):
+        done = two.near.edgekit(*words)
+        assert done.returncode == 0, (words, done.stderr)
+    assert two.far.device("desk")["sessions"] - before == 4
+    log = two.far.edgekit("logs", "--device", "desk", "-n", "50").stdout
+    assert "10 runs" in log
+    assert "tidied up" in log
+    two.near.becomes(FAR, "free")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_command_waits_for_the_other_hosts_and_gives_its_board_back(
+    number: signal.Signals, two: Two, bundle: str
+) -> None:
+    words = (sys.executable, "-m", "edgekit", "rpc", "serve", "--device", "desk", "--direct")
+    far = Process([*words, "--json"], two.far.lab.environment, two.far.lab.folder / "serve.log")
+    waits = subprocess.Popen(
+        [sys.executable, "-m", "edgekit", "run", bundle, "--device", FAR],
+        env=two.near.lab.environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    eventually(lambda: two.far.device("desk")["queue"])
+    assert f":{waits.pid}" in two.far.device("desk")["queue"][0]["owner"]
+    far.end(number)
+    told = waits.communicate(timeout=300)[1]
+    assert waits.returncode == 0, told
+    assert f":{far.pid} (rpc) has {FAR} since" in told
+    near = Process(
+        [*words[:5], "--device", FAR, "--direct", "--json"],
+        two.near.lab.environment,
+        two.near.lab.folder / "serve.log",
+    )
+    lease = two.far.device("desk")["lease"]
+    assert lease["owner"].endswith(f":{near.pid}")
+    near.end(number)
+    eventually(lambda: two.far.device("desk")["lease"] is None)
+    two.far.becomes("desk", "free")
+
+
+def test_a_line_of_the_other_host_that_leads_nowhere_is_told(two: Two) -> None:
+    eventually(lambda: two.near.device("wing").get("host") == "attic")
+    done = two.near.edgekit("monitor", "--device", "wing", "--seconds", "1")
+    assert done.returncode == 8
+    assert f"nothing listens at {NOWHERE}, as" in done.stderr  # as the other host sees it

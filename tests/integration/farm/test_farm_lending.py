@@ -17,6 +17,7 @@ from support.light_farm import LightFarm, light_farm
 from support.rpc_lab import eventually
 
 from edgekit.base.errors import DeviceError, EdgekitError, UsageError
+from edgekit.devices import lending
 from edgekit.devices.base import DeviceBusy
 from edgekit.devices.lending import NO_LENDER, LeaseOver, lent
 from edgekit.devices.serial.device import SerialDevice
@@ -181,12 +182,23 @@ def test_a_client_waits_through_a_restart_of_the_farm(farm: LightFarm, others: O
         assert lease.purpose == "second"
 
 
-def test_a_farm_that_stays_away_keeps_no_client_waiting(farm: LightFarm, others: Others) -> None:
-    with lent("wing", "first", wait=0):
-        second = others("second")
-        eventually(lambda: len(device().queue) == 1)
-        farm.end()
-        second.has_it()
+def test_a_farm_that_stays_away_keeps_no_client_waiting(
+    farm: LightFarm, others: Others, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lending, "_SECONDS_FOR_RESTART", 0.5)
+    others("first").has_it()
+    got: list[object] = []
+
+    def wait() -> None:
+        with lent("wing", "second") as ours:
+            got.append(ours.conversation)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    eventually(lambda: len(device().queue) == 1)
+    farm.end()
+    waiting.join()
+    assert got == [None]  # the device's own lock decides
     farm.start()
 
 
