@@ -334,7 +334,7 @@ def leave_command(console: Console, host: str) -> None:
 
 
 @command.command("gate", hidden=True)
-@click.option("--device", help="Lead to this device instead of to the farm.")
+@click.option("--device", metavar="NAME", help="Lead to this device instead of to the farm.")
 def gate_command(device: str | None) -> None:
     """Serve another host's farm, which runs this command over SSH."""
     import sys

@@ -1,0 +1,94 @@
+"""Entries of devices that another host has; what that host says of them is not trusted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from edgekit.base.errors import DeviceError, EdgekitError, UsageError
+from edgekit.devices import joined
+from edgekit.devices.joined import joined_entry
+from edgekit.devices.keeper_client import FarmDown
+from edgekit.project.devices import JoinedEntry, LineEntry
+
+HOST = {"name": "attic", "address": "lab@attic", "key": "/keys/lab", "proxy": None, "program": None}
+BOARD = {"board": "rpi4", "host": "10.0.0.11", "user": "pi", "directory": "/data/edgekit"}
+LINE = {"board": "stm32f405", "serial": "/dev/ttyACM0", "baud": 115200, "probe": "066E"}
+
+
+def entry_of(monkeypatch: pytest.MonkeyPatch, answer: Any) -> Any:
+    def ask(request: object) -> Any:
+        if isinstance(answer, EdgekitError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(joined, "ask", ask)
+    return joined_entry("attic/left")
+
+
+def answer(entry: dict[str, Any], *, is_line: bool = False, **changes: Any) -> dict[str, Any]:
+    given = {"device": "left", "entry": entry, "address": "pi@10.0.0.11", "is_line": is_line}
+    return {**given, "host": HOST, **changes}
+
+
+def test_a_board_is_reached_through_its_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = entry_of(monkeypatch, answer(BOARD))
+    assert isinstance(entry, JoinedEntry)
+    assert (entry.name, entry.device, entry.board) == ("attic/left", "left", "rpi4")
+    assert (entry.host.host, entry.host.user, entry.host.key) == ("attic", "lab", "/keys/lab")
+    assert entry.identity == "pi@10.0.0.11 on lab@attic"
+    assert entry.directory == "/data/edgekit"
+    assert not entry.is_emulated
+    assert entry_of(monkeypatch, answer({"board": "rpi4", "twin": True})).is_emulated
+
+
+def test_a_serial_line_is_a_line_of_its_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = entry_of(monkeypatch, answer(LINE, is_line=True))
+    assert isinstance(entry, LineEntry)
+    assert (entry.serial, entry.baud, entry.probe) == ("/dev/ttyACM0", 115200, "066E")
+    assert entry.identity == "/dev/ttyACM0 on lab@attic"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {**LINE, "host": "third.example"},
+        {**LINE, "serial": "unix:///tmp/twin"},
+        {"board": "stm32f405", "labgrid": "desk-3"},
+    ],
+    ids=["third host", "socket", "labgrid"],
+)
+def test_a_line_that_only_its_host_reaches_is_refused(
+    line: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UsageError, match="can be used on attic only"):
+        entry_of(monkeypatch, answer(line, is_line=True))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"entry": {**BOARD, "board": "../x"}},
+        {"entry": {**BOARD, "directory": "/data; rm -rf /"}},
+        {"entry": {**LINE, "serial": "-oProxyCommand=x"}},
+        {"entry": {**LINE, "baud": 1}},
+        {"device": "--help"},
+        {"entry": []},
+        {"is_line": "no"},
+    ],
+)
+def test_invalid_answers_are_refused(
+    changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(DeviceError, match="is invalid"):
+        entry_of(monkeypatch, {**answer(BOARD), **changes})
+
+
+@pytest.mark.parametrize(
+    "nothing", [FarmDown("no farm"), UsageError("no such device"), answer(BOARD, host=None)]
+)
+def test_without_such_a_device_there_is_no_entry(
+    nothing: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert entry_of(monkeypatch, nothing) is None
