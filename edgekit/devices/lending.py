@@ -103,9 +103,10 @@ class _Farm:
         user = this_user().rpartition(":")[0]
         if isinstance(reservation, dict) and reservation.get("user") != user:
             raise _busy(f"{name} is reserved for {_text(reservation, 'user')}")
-        if found.get("state") in ("busy", "draining"):
-            raise _busy(f"{name} is in use")
-        return found.get("state") in ("free", "reserved")
+        state = found.get("state")
+        if state in ("busy", "draining", "drained"):
+            raise _busy(f"{name} is {state}")
+        return state in ("free", "reserved", "starting")
 
 
 class _NoLender:

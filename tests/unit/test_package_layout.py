@@ -45,7 +45,7 @@ AT_HOME: dict[str, str] = {
     "PIL": "models.images",
     "paramiko": "devices.linux.hostkeys devices.linux.ssh_config devices.linux.handshake "
     "devices.linux.connection devices.linux.remote_command devices.linux.forwarding "
-    "devices.linux.match_exec",
+    "devices.linux.match_exec devices.linux.joined_host farm.hosts.device_gate",
     "elftools": "devices.elf aot.firmware.firmware_file",
     "sqlalchemy": "store.*",
     "pynvml": "devices.sensors.nvml",
