@@ -261,7 +261,8 @@ class Keeper:
     def _recent_status(self) -> dict[str, object]:
         """Reuse a fresh status: that of a large farm is long, and many clients ask at once."""
         now = self._now()
-        if now - self._status_at > _SECONDS_STATUS_LASTS:
+        if self._loans.changed or now - self._status_at > _SECONDS_STATUS_LASTS:
+            self._loans.changed = False
             self._status, self._status_at = encode(self.status()), now
         return self._status
 

@@ -27,6 +27,8 @@ class Loans:
         self._told: dict[int, object] = {}
         """What each waiting client was told last."""
         self._last_number = 0
+        self.changed = False
+        """Whether a lease or a queue has changed since a caller reset this."""
 
     def take(
         self, client: Client, device: OwnDevice, request: Mapping[str, Any], now: float
@@ -49,6 +51,7 @@ class Loans:
         device.turns.add(waiting)
 
         def hung_up() -> None:
+            self.changed = True
             self._forget(waiting)
             device.turns.remove(waiting.number)
 
@@ -59,12 +62,14 @@ class Loans:
         turns = device.turns
         over = turns.expired(now)
         if over is not None:
+            self.changed = True
             self._dismiss(over, {"over": True})
         if turns.reservation is not None and now >= turns.reservation.until:
-            turns.reservation = None
+            turns.reservation, self.changed = None, True
         if device.can_be_lent:
             granted = turns.next(now, self._held_by)
             if granted is not None:
+                self.changed = True
                 if device.member.key:  # the worker of another device counts its sessions
                     device.health = health.was_lent(device.health)
                 self._clients[granted.number].send({"granted": turns.until})
