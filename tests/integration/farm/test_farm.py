@@ -328,7 +328,8 @@ def test_the_page_shows_devices_and_results_to_whoever_has_the_token(page: Page)
     metrics = page.seen("/metrics")
     assert "edgekit_store_up 1\n" in metrics
     assert "edgekit_tuning_sessions 1\n" in metrics
-    assert 'model="<b>net</b>",board="rpi4"} 152\n' in metrics
+    assert 'model="<b>net</b>",board="rpi4",measured_by="' in metrics
+    assert '"} 152\n' in metrics
     compared = page.seen(f"/compare?before={a_run(1).id}&after={a_run(3).id}")
     assert "slower" in compared
 
