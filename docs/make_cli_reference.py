@@ -42,7 +42,7 @@ These flags work before and after a command's name:
 
 
 def cli_reference() -> str:
-    context = click.Context(root, info_name="edgekit")
+    context = click.Context(root, info_name="edgekit", **root.context_settings)
     lines = [_INTRODUCTION.rstrip("\n").replace("@TABLE@\n", _table())]
     lines += [_row(option) for option in _options(root) if option.name != "version"]
     for path, command in _commands(root, context):

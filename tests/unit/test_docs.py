@@ -69,7 +69,7 @@ def commands(program: str) -> list[Typed]:
 def complaint(words: list[str]) -> str | None:
     """What click says against a command line; values are not looked at."""
     command: click.Command = root
-    context = click.Context(command, info_name="edgekit")
+    context = click.Context(command, info_name="edgekit", **root.context_settings)
     while isinstance(command, click.Group):
         rest = _leave_out_options(words, command, context)
         if not rest:
