@@ -13,11 +13,12 @@ STORY := tests/e2e/test_stories.py::test_from_a_model_file_to_a_deployed_verifie
 BUILD_LIBRARIES = @$(MAKE) --no-print-directory libraries || echo "make: tests of these libraries wait"
 # Every broken link and anchor is told, and is an error.
 SITE_OPTIONS := --quiet --fail-on-warning --keep-going --builder html --conf-dir docs --doctree-dir build/.doctrees
+ARCHITECTURES := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/edgekit-tests/architectures
 export EDGEKIT_VENV := $(VENV)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-demo setup-dev libraries demo demo-local test test-fast test-slow test-all campaigns \
-        lint format coverage bench operator-tests node-tests node-tests-twin graph-tests model-tests model-table faults fuzz \
+        lint format coverage bench operator-tests node-tests node-tests-twin torch-tests torch-architectures graph-tests model-tests model-table faults fuzz \
         test-pythons docs dist clean distclean
 
 help: ## Show this list
@@ -54,7 +55,7 @@ test-all: setup ## Run what CI runs: the tests and the long ones
 	$(BUILD_LIBRARIES)
 	$(PYTEST) $(PARALLEL) -m 'not nodes and not models and not operators'
 
-campaigns: operator-tests node-tests node-tests-twin graph-tests model-tests faults test-pythons ## Run the campaigns, which take hours
+campaigns: operator-tests node-tests node-tests-twin torch-tests torch-architectures graph-tests model-tests faults test-pythons ## Run the campaigns, which take hours
 
 libraries: setup ## Build what boards offload to, once for all checkouts (20 minutes; `make test` does it too)
 	$(BIN)/edgekit toolchains build local
@@ -85,6 +86,13 @@ node-tests: setup ## Run every operator test that the onnx package ships; writes
 
 node-tests-twin: setup ## Run one of these tests per operator on an emulated Raspberry Pi; writes the same page
 	$(BIN)/python benchmarks/onnx_nodes.py --twin
+
+torch-tests: setup ## Run every operator of PyTorch in every type; goes on where it was stopped; writes docs/torch-operators.md
+	PYTHONPATH=. $(BIN)/python benchmarks/torch_ops.py
+
+torch-architectures: setup ## Run networks of torchvision, timm and tutorials; goes on where it was stopped; writes docs/torch-architectures.md
+	$(BIN)/pip install -q --no-deps --target $(ARCHITECTURES) torchvision==0.28.0 timm==1.0.31 huggingface_hub==2.4.0 safetensors==0.8.0 pyyaml==6.0.3
+	PYTHONPATH=.:$(ARCHITECTURES) $(BIN)/python -m benchmarks.torch_architectures
 
 graph-tests: setup ## Run random graphs by nnsmith on this host, in ncnn, in oneDNN and as C, against onnxruntime [SEEDS=A-B]
 	PYTHONPATH=.:tests $(BIN)/python -m graphs $(or $(SEEDS),0-1999)

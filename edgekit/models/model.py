@@ -19,6 +19,7 @@ from edgekit.base.events import SILENT, Events
 from edgekit.base.files import sha256_file
 from edgekit.base.tensors import OpenTensorSpec, TensorSpec
 from edgekit.base.wording import nearest
+from edgekit.models.other_formats import refusal
 
 if TYPE_CHECKING:
     import numpy as np
@@ -163,19 +164,9 @@ def _format_of(path: Path) -> ModelFormat:
         near = nearest(path.stem, neighbours)
         hint = f"did you mean {neighbours[near]}?" if near else "check the path"
         raise ModelError(f"there is no file {path}", hint=hint)
-    if path.is_dir():
-        raise ModelError(
-            f"{path} is a folder, not a model file",
-            hint="name the .onnx, .tflite or .pt2 file itself",
-        )
     model_format = MODEL_SUFFIXES.get(path.suffix.lower())
-    if model_format is None:
-        raise ModelError(
-            f"{path.name} has a suffix that names no model format edgekit reads"
-            if path.suffix
-            else f"{path} has no suffix that names a model format",
-            hint="edgekit reads .onnx, .tflite and PyTorch's exported .pt2",
-        )
+    if model_format is None or path.is_dir():
+        raise refusal(path)
     try:
         size = path.stat().st_size
         with path.open("rb") as stream:

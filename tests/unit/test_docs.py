@@ -20,7 +20,10 @@ PAGES = sorted(
     [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
 )
 
-GENERATED = {"onnx-operators.md", "models.md", "cli.md", "python-reference.md"}
+GENERATED = {"onnx-operators.md", "models.md", "cli.md", "python-reference.md"} | {
+    "torch-operators.md",
+    "torch-architectures.md",
+}
 """Pages that a program writes."""
 
 

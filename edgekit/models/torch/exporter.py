@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import onnx_ir as ir
 import torch
 import torch.onnx
+from torch.onnx._internal.exporter import _decomp, _registration
 
 from edgekit.base.child import Channel
 from edgekit.base.errors import EdgekitError, UnsupportedModelError
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 _MOST_MISSING = 100
+_ONNX_NAMES = {"float32": "FLOAT", "float64": "DOUBLE"}
 _SIMPLER = "export a simpler form of the module, or save it as ONNX"
 _AT_NODE = re.compile(
     r"Error when translating node .*?call_function\[target=(torch\.ops\.[\w.]+)\]"
@@ -41,9 +43,10 @@ def export(path: Path, inputs: tuple[TensorSpec, ...], target: Path) -> None:
     opened = open_program(ModelSource(path, "torch", ""))
     program = specialised(opened, inputs)
     with quiet_torch():
-        model = _exported(path, program.run_decompositions(DECOMPOSITIONS))
+        model = _exported(path, _decomposed(path, program))
         graph = model.model.graph
         names = [spec.name for spec in inputs]
+        _cast_outputs(graph, tuple(spec.dtype for spec in opened.outline.outputs))
         _name_ends(
             graph,
             tuple(names),
@@ -55,6 +58,23 @@ def export(path: Path, inputs: tuple[TensorSpec, ...], target: Path) -> None:
         for each in graph.all_nodes():
             each.name = (each.name or "").removeprefix("node_")
         model.save(str(target))
+
+
+def _decompositions() -> dict[Any, Callable[..., Any]]:
+    """Return ours and the exporter's in one table, so that ours apply inside what PyTorch
+    decomposes."""
+    registry = _registration.ONNXRegistry.from_torchlib()
+    translated = {*_decomp.get_onnx_implemented_overloads(registry), *TRANSLATIONS}
+    return {**_decomp.create_onnx_friendly_decomposition_table(translated), **DECOMPOSITIONS}
+
+
+def _decomposed(path: Path, program: ExportedProgram) -> ExportedProgram:
+    try:
+        return program.run_decompositions(_decompositions())
+    except Exception as error:
+        raise UnsupportedModelError(
+            f"PyTorch cannot decompose {path.name}: {first_line(_root(error))}", hint=_SIMPLER
+        ) from error
 
 
 def _exported(path: Path, program: ExportedProgram) -> Any:
@@ -102,6 +122,17 @@ def _stand_in(operator: Any, *arguments: Any, **_: Any) -> Any:
     """Add a node of the operator's own name, for the importer to refuse."""
     namespace, name = operator.name().split("::")
     return node(namespace, name.partition(".")[0], list(arguments), len(operator._schema.returns))
+
+
+def _cast_outputs(graph: Any, kinds: tuple[str, ...]) -> None:
+    """Give every output the program's type: the exporter leaves half precision in the type that it
+    computes in."""
+    for place, (value, name) in enumerate(zip(graph.outputs, kinds, strict=True)):
+        kind = ir.DataType[_ONNX_NAMES.get(name, name.upper())]
+        if value.dtype != kind:
+            graph.append(cast := ir.Node("", "Cast", [value], [ir.AttrInt64("to", kind.value)]))
+            cast.outputs[0].type, cast.outputs[0].shape = ir.TensorType(kind), value.shape
+            graph.outputs[place] = cast.outputs[0]
 
 
 def _name_ends(graph: Any, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> None:

@@ -1,0 +1,263 @@
+"""Architectures of torchvision and timm, and others, built and run on this machine.
+
+    PYTHONPATH=.:FOLDER python -m benchmarks.torch_architectures [--filter REGEX]
+
+FOLDER holds torchvision and timm (scripts/setup installs them in a folder of their own). Every
+architecture has random weights and a small input, is exported, built and run as `edgekit deploy`
+does, and compared with PyTorch: the largest error relative to the largest element. Results are kept
+in a cache, so that a run that was stopped goes on; `--fresh` begins again. Writes
+docs/torch-architectures.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import tempfile
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from benchmarks.forked import run_each
+from benchmarks.torch_ops import CACHE, ROOT, as_array
+
+if TYPE_CHECKING:
+    import torch
+
+DOCS = ROOT / "docs" / "torch-architectures.md"
+SECONDS = 1800
+LIMIT = 1e-3
+"""The error, relative to the largest element of an output, from which a result is wrong."""
+
+TORCHVISION = (
+    *("alexnet", "convnext_tiny", "densenet121", "efficientnet_b0", "efficientnet_v2_s"),
+    *("googlenet", "inception_v3", "maxvit_t", "mnasnet0_5", "mobilenet_v2", "mobilenet_v3_small"),
+    *("regnet_x_400mf", "regnet_y_400mf", "resnet18", "resnext50_32x4d", "shufflenet_v2_x0_5"),
+    *("squeezenet1_1", "swin_t", "swin_v2_t", "vgg11", "vit_b_32", "wide_resnet50_2"),
+)
+SEGMENTATION = ("deeplabv3_mobilenet_v3_large", "fcn_resnet50", "lraspp_mobilenet_v3_large")
+VIDEO = ("r3d_18", "r2plus1d_18")
+TIMM = (
+    *(
+        "cait_xxs24_224",
+        "coat_lite_tiny",
+        "convmixer_768_32",
+        "crossvit_tiny_240",
+        "deit_tiny_patch16_224",
+    ),
+    *("edgenext_xx_small", "efficientformer_l1", "fastvit_t8", "ghostnet_100", "hrnet_w18_small"),
+    *("levit_128s", "mixer_s32_224", "mobilevit_xxs", "mobileone_s0", "nfnet_l0", "poolformer_s12"),
+    *(
+        "pvt_v2_b0",
+        "repvgg_a0",
+        "res2net50_26w_4s",
+        "resmlp_12_224",
+        "tinynet_e",
+        "xcit_nano_12_p16_224",
+    ),
+)
+
+
+_LIBRARIES: list[Any] = []
+"""What was declared: a declaration ends with its object."""
+
+
+def architectures() -> dict[str, Callable[[], tuple[Any, tuple[torch.Tensor, ...]]]]:
+    """Return makers of a module and its inputs, by name."""
+    from benchmarks import torch_networks
+
+    _declare_nms()
+    found = dict(torch_networks.NETWORKS)
+    found |= {f"torchvision {name}": _torchvision(name) for name in TORCHVISION}
+    found |= {f"torchvision {name}": _torchvision(name, "segmentation") for name in SEGMENTATION}
+    found |= {f"torchvision {name}": _torchvision(name, "video") for name in VIDEO}
+    found |= {f"timm {name}": _timm(name) for name in TIMM}
+    return found
+
+
+def _declare_nms() -> None:
+    """Declare the operator that torchvision looks for while it is imported: a wheel that was built
+    for GPUs brings none that a CPU build of PyTorch can load."""
+    import torch
+
+    if not hasattr(torch.ops.torchvision, "nms"):
+        library = torch.library.Library("torchvision", "DEF")
+        library.define("nms(Tensor boxes, Tensor scores, float threshold) -> Tensor")
+        _LIBRARIES.append(library)
+
+
+def _torchvision(name: str, kind: str = "") -> Callable[[], tuple[Any, tuple[torch.Tensor, ...]]]:
+    def make() -> tuple[Any, tuple[torch.Tensor, ...]]:
+        import torch
+        import torchvision
+
+        place = getattr(torchvision.models, kind) if kind else torchvision.models
+        extents = {"inception_v3": (96, 96), "maxvit_t": (224, 224)}.get(name, (64, 64))
+        options = {"weights": None}
+        if kind == "segmentation":
+            options["weights_backbone"] = None
+        if name in ("googlenet", "inception_v3"):
+            options["init_weights"] = False
+        shape = (1, 3, 4, *extents) if kind == "video" else (1, 3, *extents)
+        return getattr(place, name)(**options), (torch.randn(shape),)
+
+    return make
+
+
+def _timm(name: str) -> Callable[[], tuple[Any, tuple[torch.Tensor, ...]]]:
+    def make() -> tuple[Any, tuple[torch.Tensor, ...]]:
+        import timm
+        import torch
+
+        module = timm.create_model(name, pretrained=False)
+        shape = module.default_cfg["input_size"]
+        if not module.default_cfg.get("fixed_input_size"):
+            shape = (3, 96, 96)
+        return module, (torch.randn(1, *shape),)
+
+    return make
+
+
+@dataclass(frozen=True)
+class Result:
+    name: str
+    verdict: str
+    reason: str = ""
+    error: float = 0.0
+    parameters: int = 0
+    seconds: float = 0.0
+
+
+def judge(name: str) -> Result:
+    from edgekit.base.errors import ModelError, UnsupportedModelError
+
+    started = time.perf_counter()
+    try:
+        error, parameters = run(*architectures()[name]())
+    except (ModelError, UnsupportedModelError) as problem:
+        return Result(name, "refused", " ".join((problem.message, *problem.details)))
+    except Exception as problem:  # noqa: BLE001 -- whatever it is, it is the finding
+        lines = str(problem).strip().splitlines() or [""]
+        return Result(name, "crash", f"{type(problem).__name__}: {lines[-1][:300]}")
+    seconds = time.perf_counter() - started
+    return Result(name, "wrong" if not error < LIMIT else "right", "", error, parameters, seconds)
+
+
+def run(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[float, int]:
+    """Build and run a module on this machine; return its largest error and its parameters."""
+    import torch
+
+    sys.path.append(str(ROOT / "tests"))
+    from support.elementwise import deployed
+
+    from edgekit.models.model import open_model, scan_model
+
+    torch.manual_seed(0)
+    module.eval()
+    for norm in module.modules():
+        if (
+            isinstance(norm, torch.nn.modules.batchnorm._BatchNorm)
+            and norm.running_mean is not None
+        ):
+            norm.running_mean.uniform_(-0.2, 0.2)
+            norm.running_var.uniform_(0.5, 1.5)
+    with torch.no_grad(), tempfile.TemporaryDirectory() as folder:
+        wanted = torch.utils._pytree.tree_leaves(module(*inputs))
+        path = Path(folder) / "model.pt2"
+        torch.export.save(torch.export.export(module, inputs), path)
+        names = [spec.name for spec in scan_model(open_model(path)).inputs]
+        found = deployed(path, dict(zip(names, map(as_array, inputs), strict=True)))
+    errors = [_error(a, as_array(b)) for a, b in zip(found.values(), wanted, strict=True)]
+    return max(errors), sum(weight.numel() for weight in module.parameters())
+
+
+def _error(found: np.ndarray, wanted: np.ndarray) -> float:
+    if found.shape != wanted.shape or found.dtype != wanted.dtype:
+        return float("inf")
+    return float(np.abs(found - wanted).max() / np.abs(wanted).max())
+
+
+def markdown(results: Sequence[Result], version: str, left: int) -> str:
+    totals = Counter(result.verdict for result in results)
+    lines = [
+        "# PyTorch architectures",
+        "",
+        "Written by `python -m benchmarks.torch_architectures` (`make torch-architectures`); do "
+        "not edit.",
+        "",
+        f"Architectures with random weights and small inputs, exported with PyTorch {version}, "
+        "built and run as `edgekit deploy` does on this",
+        "machine and compared with PyTorch. *Error*: the largest, relative to the largest element "
+        f"of the output; above {LIMIT:g} a result is wrong.",
+        "",
+        *([f"{left} more architectures were not run.", ""] if left else []),
+        "| right | refused with a reason | wrong | crashing |",
+        "|---|---|---|---|",
+        f"| {totals['right']} | {totals['refused']} | {totals['wrong']} | {totals['crash']} |",
+        "",
+        "| architecture | result | error | parameters |",
+        "|---|---|---|---|",
+    ]
+    for item in results:
+        size = f"{item.parameters / 1e6:.3g} M" if item.parameters else "–"
+        error = f"{item.error:.1e}" if item.parameters else "–"
+        reason = f": {item.reason}" if item.reason else ""
+        lines.append(f"| {item.name} | {item.verdict}{reason} | {error} | {size} |")
+    return "\n".join([*lines, ""])
+
+
+def _read(path: Path) -> Iterator[Result]:
+    for line in path.read_text().splitlines() if path.is_file() else ():
+        yield Result(**json.loads(line))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--filter", default="", help="a regular expression for names")
+    parser.add_argument("--again", default="", help="verdicts to try once more, with commas")
+    parser.add_argument("--table", action="store_true", help="write the page of what is known")
+    parser.add_argument("--fresh", action="store_true", help="forget earlier results")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    from edgekit.base.tvm_compat import load_tvm
+
+    load_tvm()
+    import torch
+
+    torch.set_num_threads(1)
+    names = [name for name in architectures() if re.search(options.filter, name)]
+    kept = CACHE / f"torch-architectures-{torch.__version__}.jsonl"
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    if options.fresh:
+        kept.unlink(missing_ok=True)
+    again = set(options.again.split(",")) if options.again else set()
+    kept_results = {x.name: x for x in _read(kept) if x.name in names}
+    known = {name: x for name, x in kept_results.items() if x.verdict not in again}
+    results = dict(known)
+    waiting = [] if options.table else [name for name in names if name not in known]
+    for name, outcome in run_each(judge, waiting, 1, SECONDS):
+        result = outcome if isinstance(outcome, Result) else Result(name, "crash", outcome)
+        results[name] = result
+        print(
+            f"{result.verdict:8}{name}: {result.error:.1e} {result.reason[:200]}", file=sys.stderr
+        )
+        with kept.open("a") as stream:
+            stream.write(json.dumps(asdict(result)) + "\n")
+    if not options.filter:
+        left = len(names) - len(results)
+        DOCS.write_text(markdown([*results.values()], torch.__version__, left))
+    counts = Counter(result.verdict for result in results.values())
+    print(dict(counts))
+    return 1 if counts["wrong"] + counts["crash"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
