@@ -91,7 +91,7 @@ torch-tests: setup ## Run every operator of PyTorch in every type; goes on where
 	PYTHONPATH=. $(BIN)/python benchmarks/torch_ops.py
 
 torch-architectures: setup ## Run networks of torchvision, timm and tutorials; goes on where it was stopped; writes docs/torch-architectures.md
-	$(BIN)/pip install -q --no-deps --target $(ARCHITECTURES) torchvision==0.28.0 timm==1.0.31 huggingface_hub==2.4.0 safetensors==0.8.0 pyyaml==6.0.3
+	$(BIN)/pip install -q --upgrade --no-deps --target $(ARCHITECTURES) torchvision==0.28.0 timm==1.0.31 huggingface_hub==2.4.0 safetensors==0.8.0 pyyaml==6.0.3 filelock==4.2.11 fsspec==2026.9.0 tqdm==4.70.1
 	PYTHONPATH=.:$(ARCHITECTURES) $(BIN)/python -m benchmarks.torch_architectures
 
 graph-tests: setup ## Run random graphs by nnsmith on this host, in ncnn, in oneDNN and as C, against onnxruntime [SEEDS=A-B]

@@ -37,6 +37,11 @@ def header(command: str, folders: Sequence[str], day: str | None = None) -> str:
     return with_sentences(f"<!-- figures: {command}; code: {code}; measured: {day} -->\n")
 
 
+def undated(text: str) -> str:
+    """Return a header for figures of which some are from earlier code."""
+    return with_sentences(re.sub(r"=\w{12}\b", f"={hashlib.sha256().hexdigest()[:12]}", text))
+
+
 def with_sentences(page: str) -> str:
     """Return the text of a page with the sentence that is true below each header."""
     return _HEADER.sub(lambda found: found[0][: found[0].index("\n") + 1] + _sentence(found), page)

@@ -26,8 +26,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from benchmarks import figures
 from benchmarks.forked import run_each
-from benchmarks.torch_ops import CACHE, ROOT, as_array
+from benchmarks.torch_ops import CACHE, JUDGED, ROOT, as_array
 
 if TYPE_CHECKING:
     import torch
@@ -84,13 +85,14 @@ def architectures() -> dict[str, Callable[[], tuple[Any, tuple[torch.Tensor, ...
 
 
 def _declare_nms() -> None:
-    """Declare the operator that torchvision looks for while it is imported: a wheel that was built
+    """Declare the operators that torchvision looks for while it is imported: a wheel that was built
     for GPUs brings none that a CPU build of PyTorch can load."""
     import torch
 
     if not hasattr(torch.ops.torchvision, "nms"):
         library = torch.library.Library("torchvision", "DEF")
-        library.define("nms(Tensor boxes, Tensor scores, float threshold) -> Tensor")
+        for name in ("nms", "qnms"):
+            library.define(f"{name}(Tensor boxes, Tensor scores, float threshold) -> Tensor")
         _LIBRARIES.append(library)
 
 
@@ -185,8 +187,9 @@ def _error(found: np.ndarray, wanted: np.ndarray) -> float:
     return float(np.abs(found - wanted).max() / np.abs(wanted).max())
 
 
-def markdown(results: Sequence[Result], version: str, left: int) -> str:
+def markdown(results: Sequence[Result], version: str, left: int, fresh: bool) -> str:
     totals = Counter(result.verdict for result in results)
+    dated = figures.header("python -m benchmarks.torch_architectures", JUDGED)
     lines = [
         "# PyTorch architectures",
         "",
@@ -199,6 +202,7 @@ def markdown(results: Sequence[Result], version: str, left: int) -> str:
         f"of the output; above {LIMIT:g} a result is wrong.",
         "",
         *([f"{left} more architectures were not run.", ""] if left else []),
+        dated if fresh else figures.undated(dated),
         "| right | refused with a reason | wrong | crashing |",
         "|---|---|---|---|",
         f"| {totals['right']} | {totals['refused']} | {totals['wrong']} | {totals['crash']} |",
@@ -252,8 +256,9 @@ def main() -> int:
         with kept.open("a") as stream:
             stream.write(json.dumps(asdict(result)) + "\n")
     if not options.filter:
+        fresh = len(waiting) == len(names)
         left = len(names) - len(results)
-        DOCS.write_text(markdown([*results.values()], torch.__version__, left))
+        DOCS.write_text(markdown([*results.values()], torch.__version__, left, fresh))
     counts = Counter(result.verdict for result in results.values())
     print(dict(counts))
     return 1 if counts["wrong"] + counts["crash"] else 0

@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from benchmarks import figures
 from benchmarks.forked import run_each
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ DOCS = ROOT / "docs" / "torch-operators.md"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "edgekit-tests"
 OPERATORS_AT_ONCE = 8
 SECONDS_A_GROUP = 900
+JUDGED = ("edgekit/compiler", "edgekit/models")
+"""The code that the page judges."""
 TOLERANCES = {"float64": 1e-9, "float32": 1e-4, "float16": 4e-3, "bfloat16": 3.2e-2}
 """Relative to the element; a tenth of it relative to the largest element of the tensor."""
 
@@ -244,7 +247,7 @@ def difference(found: np.ndarray, wanted: np.ndarray) -> str:
     )
 
 
-def markdown(verdicts: Sequence[Verdict], version: str, quick: bool, left: int) -> str:
+def markdown(verdicts: Sequence[Verdict], version: str, quick: bool, left: int, fresh: bool) -> str:
     words = ("right", "refused", "wrong", "crash", "unexported", "random")
     totals = Counter(item.verdict for item in verdicts)
     names = sorted({item.operator for item in verdicts}, key=str.lower)
@@ -253,6 +256,7 @@ def markdown(verdicts: Sequence[Verdict], version: str, quick: bool, left: int) 
         if quick
         else "up to three in float32, and one in each other type that the operator takes"
     )
+    dated = figures.header("python benchmarks/torch_ops.py", JUDGED)
     lines = [
         "# PyTorch operators",
         "",
@@ -270,6 +274,7 @@ def markdown(verdicts: Sequence[Verdict], version: str, quick: bool, left: int) 
         "export the call. *Not comparable*: two calls",
         "of PyTorch's differ, or its values are undefined.",
         "",
+        dated if fresh else figures.undated(dated),
         "| right | refused with a reason | wrong | crashing | not exported | not comparable |",
         "|---|---|---|---|---|---|",
         f"| {' | '.join(str(totals[word]) for word in words)} |",
@@ -291,7 +296,7 @@ def markdown(verdicts: Sequence[Verdict], version: str, quick: bool, left: int) 
 
 def _reasons(verdicts: Sequence[Verdict]) -> str:
     texts = Counter(
-        re.sub(r" \(node '[^']*'[^)]*\)", "", item.reason).replace("|", "\\|")
+        re.sub(r" \(node '[^']*'[^)]*\)", "", item.reason).replace("|", "\\|").replace("[", "\\[")
         for item in verdicts
         if item.verdict in ("refused", "wrong", "crash", "unexported")
     )
@@ -383,8 +388,9 @@ def main() -> int:
     if options.json:
         options.json.write_text(json.dumps([asdict(item) for item in verdicts], indent=1))
     if not options.filter and not options.no_docs:
+        fresh = len(chosen) == len(names)
         left = sum(name not in known for name in names)
-        DOCS.write_text(markdown(verdicts, torch.__version__, options.quick, left))
+        DOCS.write_text(markdown(verdicts, torch.__version__, options.quick, left, fresh))
     counts = Counter(item.verdict for item in verdicts)
     seconds = time.perf_counter() - started
     print(f"{len(chosen)} of {len(names)} operators in {seconds:.0f} s: {dict(counts)}")

@@ -61,6 +61,9 @@ PAGES = {
         "docs/figures",
         "docs/models",
         "docs/onnx-operators",
+        "docs/torch",
+        "docs/torch-operators",
+        "docs/torch-architectures",
         "benchmarks/README",
     ],
     "Reference": [

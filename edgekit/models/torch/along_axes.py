@@ -173,3 +173,18 @@ def _logspace(
     kind = dtype or torch.get_default_dtype()
     found = _steps(start, end, steps, kind)
     return NotImplemented if found is None else torch.pow(base, found).to(kind)
+
+
+def _in_given_type(function: Function) -> Function:
+    """Return a decomposition that converts before it computes. The exporter converts the result."""
+
+    def compute(value: Tensor, dim: int, dtype: torch.dtype | None = None) -> Any:
+        if dtype is None or dtype == value.dtype:
+            return NotImplemented
+        return function(value.to(dtype), dim)
+
+    return compute
+
+
+DECOMPOSITIONS[aten.softmax.int] = _in_given_type(torch.softmax)
+DECOMPOSITIONS[aten.log_softmax.int] = _in_given_type(torch.log_softmax)
