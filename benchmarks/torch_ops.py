@@ -296,7 +296,7 @@ def markdown(verdicts: Sequence[Verdict], version: str, quick: bool, left: int, 
 
 def _reasons(verdicts: Sequence[Verdict]) -> str:
     texts = Counter(
-        re.sub(r" \(node '[^']*'[^)]*\)", "", item.reason).replace("|", "\\|").replace("[", "\\[")
+        re.sub(r" \(node '[^']*'[^)]*\)", "", item.reason).replace("|", "\\|").replace("](", "] (")
         for item in verdicts
         if item.verdict in ("refused", "wrong", "crash", "unexported")
     )
