@@ -6,11 +6,11 @@ which made the file, converts it.
 
 from __future__ import annotations
 
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from edgekit.base.errors import ModelError
+from edgekit.base.zip_reader import ZipError, read_zip
 
 _READS = "edgekit reads .onnx, .tflite and PyTorch's exported .pt2"
 
@@ -84,9 +84,9 @@ _PICKLE = OtherFormat(
     "for a model of scikit-learn run the three lines in Python, with samples of your own",
 )
 _ENGINE = OtherFormat(
-    "an engine of TensorRT, which fits one GPU and one version",
+    "an engine that was built for one GPU and one version of its library",
     (),
-    "give edgekit the .onnx file that the engine was built from, with --offload tensorrt",
+    "give edgekit the .onnx file that the engine was built from",
 )
 FORMATS = {
     **dict.fromkeys((".h5", ".hdf5", ".keras"), _KERAS),
@@ -148,7 +148,7 @@ def _format_of(path: Path) -> OtherFormat | None:
 def _is_torch_script(path: Path) -> bool:
     """Look at the names in the archive; nothing of it is loaded."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            return any(name.endswith("/constants.pkl") for name in archive.namelist())
-    except (OSError, ValueError, zipfile.BadZipFile):
+        with path.open("rb") as stream:
+            return any(name.endswith("/constants.pkl") for name in read_zip(stream))
+    except (OSError, ZipError):
         return False

@@ -52,7 +52,7 @@ def test_a_folder_an_empty_file_and_a_strange_suffix_are_named(tmp_path: Path) -
         *(("net.h5", "a Keras model"), ("net.keras", "a Keras model")),
         *(("net.pt", "weights without the network"), ("net.safetensors", "weights without")),
         *(("net.mlmodel", "Core ML"), ("net.pkl", "pickle"), ("net.joblib", "pickle")),
-        *(("net.gguf", "llama.cpp"), ("net.engine", "TensorRT"), ("net.onnx.data", "weights")),
+        *(("net.gguf", "llama.cpp"), ("net.engine", "one GPU"), ("net.onnx.data", "weights")),
     ],
 )
 def test_a_file_of_another_format_is_refused_with_what_to_do(
