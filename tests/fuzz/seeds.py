@@ -313,6 +313,7 @@ def farm_messages() -> Seeds:
         "lease": Lease("ada@attic:1", "tuning", 160.0),
         "host": "",
         "address": "ada@attic",
+        "is_emulated": True,
         "queue": (Waiter("bob@attic:2", "bench", 150.0),),
         "reservation": Reservation("ada@attic", 200.0),
     }

@@ -140,6 +140,8 @@ class LeaseServer {
     utsname system;
     uname(&system);
     Tell("machine", system.machine);
+    const std::string tree = FirstBytes("/proc/device-tree/compatible", kLargestHolder);
+    if (tree.find("linux,dummy-virt") != std::string::npos) Tell("emulated");
     for (size_t i = 4; i < words.size(); ++i) {
       const int64_t size = FileSize(words[i]);
       if (size >= 0) Tell("file", std::to_string(size) + " " + words[i]);

@@ -24,6 +24,7 @@ from edgekit.devices.linux.device_log import ADD_TO_LOG
 from edgekit.devices.linux.probe import (
     FIND_ROOT,
     FOLDER,
+    QEMU,
     DeviceFacts,
     Processor,
     ask_device,
@@ -81,6 +82,8 @@ shift 4
 say root "$root"
 {{ read -r machine </proc/sys/kernel/arch; }} 2>/dev/null || machine=$(uname -m)
 say machine "$machine"
+{{ IFS= read -r tree </proc/device-tree/compatible; }} 2>/dev/null
+case "${{tree-}}" in *{QEMU}*) say emulated;; esac
 [ $# -eq 0 ] || ls -lnd "$@" 2>/dev/null
 [ ! -f "$1" ] || [ -x "$1" ] || say noexec
 say cpuinfo
@@ -106,6 +109,8 @@ class Lease:
     scratch: str
     """Folder on the device that is deleted when the lease ends."""
     cpu: Processor
+    is_emulated: bool
+    """Whether QEMU emulates the machine."""
     present: Mapping[str, int]
     """Sizes of the requested files that exist."""
     facts: DeviceFacts | None
@@ -204,7 +209,7 @@ def read_lease(
         return None
     cpu = Processor(answer.machine, answer.cpuinfo)
     scratch = f"{answer.root}/runs/{name}"
-    return Lease(answer.root, scratch, cpu, answer.files(), facts, write)
+    return Lease(answer.root, scratch, cpu, answer.is_emulated, answer.files(), facts, write)
 
 
 def _wait(holder: RemoteCommand, busy: str, wait: float, events: Events) -> _Answer:
@@ -247,6 +252,7 @@ class _Answer:
     machine: str = ""
     cpuinfo: str = ""
     runnable: bool = True
+    is_emulated: bool = False
     listed: list[str] = field(default_factory=list)
     sizes: dict[str, int] = field(default_factory=dict)
 
@@ -274,6 +280,8 @@ class _Answer:
                 answer.sizes[path] = int(size) if size.isdecimal() else -1
             elif word == "noexec":
                 answer.runnable = False
+            elif word == "emulated":
+                answer.is_emulated = True
             elif word == "cpuinfo":
                 lines = []
             elif word == "mine":

@@ -17,7 +17,8 @@ FOLDER = ".local/share/edgekit"
 """Folder in the device's home folder that holds everything of edgekit."""
 
 _LONGEST_ANSWER = 4 << 20
-_QEMU = "linux,dummy-virt"
+QEMU = "linux,dummy-virt"
+"""The compatible machine in the device tree of QEMU's machine `virt`, which no board is."""
 
 FIND_ROOT = """\
 case "$1" in /*) root=$1;; *) root=${HOME:-$(pwd)}/$1;; esac
@@ -133,12 +134,6 @@ def parse_answer(text: str) -> DeviceFacts | None:
         trouble=_trouble(values.get("place", "unwritable"), values["root"]),
         cpuinfo=cpuinfo,
     )
-
-
-def runs_in_qemu(connection: Connection) -> bool:
-    """Ask a board whether its device tree is of QEMU's machine `virt`, which no board is."""
-    done = connection.run(("cat", "/proc/device-tree/compatible"), timeout=30)
-    return _QEMU in done.output
 
 
 def check_place(facts: DeviceFacts, name: str, needed: int = 0) -> None:

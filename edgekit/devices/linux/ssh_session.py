@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import PurePosixPath
 from statistics import median
 from typing import TYPE_CHECKING
@@ -25,7 +24,6 @@ from edgekit.devices.base import (
 from edgekit.devices.linux.agent_messages import AgentMessages, parse_bench
 from edgekit.devices.linux.device_log import clean, log_line
 from edgekit.devices.linux.observing import Observer, observe_board
-from edgekit.devices.linux.probe import runs_in_qemu
 from edgekit.devices.linux.ready_agent import ReadyAgent
 from edgekit.devices.linux.region_work import WorkShown
 from edgekit.devices.linux.remote_command import Finished
@@ -57,15 +55,15 @@ class SshSession(SessionBase):
     installed: Installed
     events: Events
     is_emulated: bool
-    """Whether the device is a twin of this host. Another host's twin looks like any board."""
+    """Whether the device is a twin of this host."""
 
     @property
     def name(self) -> str:
         return self.agent.connection.name
 
-    @cached_property
+    @property
     def measured_by(self) -> Measurer:
-        is_emulated = self.is_emulated or runs_in_qemu(self.agent.connection)
+        is_emulated = self.is_emulated or self.agent.leased.is_emulated
         return "emulator" if is_emulated else "hardware"
 
     def run_all(self, samples: Iterable[Mapping[str, Array]]) -> Generator[RunResult, None, None]:

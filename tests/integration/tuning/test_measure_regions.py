@@ -126,7 +126,7 @@ def test_a_twin_that_was_added_as_a_board_decides_nothing(
     model: Path, server: SshServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     library_here("onednn")
-    monkeypatch.setattr(ssh_session, "runs_in_qemu", lambda connection: True)
+    monkeypatch.setattr(ssh_session.SshSession, "measured_by", "emulator")
     with pytest.raises(UsageError, match="pi runs in QEMU"):
         measure_regions(asked(model, "onednn"), device_on(server), plan=BRIEF)
     assert asked(model, "onednn").offload.measured == {}
