@@ -187,8 +187,9 @@ def _searched(
             crew.run(search)
         except KeyboardInterrupt:
             if proposer.new_trials:
-                kept = "kept" if recorder.remembers else "lost: no store is in use"
-                events.warn(f"this search's {counted(proposer.new_trials, 'trial')}: {kept}")
+                kept = "kept" if recorder.remembers else "lost, because no store is in use"
+                measured = counted(proposer.new_trials, "trial")
+                events.warn(f"{measured}, measured in this search, are {kept}")
             raise
         found = outcomes(proposer.states)
         own, best = totals(found)

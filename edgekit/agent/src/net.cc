@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -112,6 +113,11 @@ void Socket::WatchPeer() const {
   Set(fd_, IPPROTO_TCP, TCP_KEEPINTVL, 2);
   Set(fd_, IPPROTO_TCP, TCP_KEEPCNT, 3);
   Set(fd_, IPPROTO_TCP, TCP_NODELAY, 1);
+}
+
+bool Socket::PeerLeft() const {
+  pollfd look = {fd_, POLLRDHUP, 0};
+  return poll(&look, 1, 0) > 0 && (look.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
 }
 
 void Socket::SetTimeout(int seconds) const {

@@ -23,6 +23,7 @@ class Socket {
   int32_t ReceiveInt() const;
   // Detects within seconds a peer that vanished without closing.
   void WatchPeer() const;
+  bool PeerLeft() const;  // the peer has closed its side, or the connection is broken
   void SetTimeout(int seconds) const;  // of each send and receive; 0 waits for ever
 
   int port() const;

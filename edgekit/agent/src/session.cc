@@ -30,6 +30,7 @@ constexpr int32_t kKeyMismatch = kMagic + 2;
 constexpr int kSecondsToGreet = 5;
 constexpr int32_t kLongestKey = 4096;
 constexpr useconds_t kBetweenChecks = 20'000;
+constexpr int64_t kToEndByItself = 2'000'000'000;  // nanoseconds
 
 // Reduces a client's name to a file inside the session's folder.
 std::string InFolder(const std::string& folder, const std::string& name) {
@@ -128,9 +129,18 @@ std::string ServeSession(const Client& client, const std::string& workspace, Doo
     throw std::runtime_error(std::string("cannot start a session: ") + std::strerror(errno));
   }
   int64_t deadline = Now() + static_cast<int64_t>(client.timeout_seconds * 1e9);
+  int64_t left_at = 0;
   std::string ending;
   int status = 0;
   while (waitpid(child, &status, WNOHANG) == 0) {
+    // A session that computes does not notice that its client is gone, however long it computes.
+    if (left_at == 0 && client.socket.PeerLeft()) left_at = Now();
+    if (left_at != 0 && Now() - left_at > kToEndByItself) {
+      ending = "left by its client";
+      kill(child, SIGKILL);
+      waitpid(child, &status, 0);
+      break;
+    }
     if (client.timeout_seconds > 0 && Now() >= deadline) {
       // Stopped first: two processes must not write to the client at once.
       kill(child, SIGSTOP);

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
+import psutil
 import pytest
 from support.building import request_for, write_embedding
 from support.examples import first_of
@@ -200,6 +201,32 @@ def test_a_model_that_never_ends_ends_with_its_session(
         run_main(session, endless)
 
     assert_usable(served, built.bundle)
+
+
+def test_a_client_that_is_killed_while_its_model_runs_frees_the_device(
+    served: Lab, built: Built, tmp_path: Path
+) -> None:
+    endless = with_patched_kernels(built.bundle, tmp_path / "endless", forever=True)
+    image = np.zeros((1, 3, 8, 8), np.float32)
+    np.save(tmp_path / "image.npy", image)
+    (tmp_path / "client.py").write_text(STOCK_CLIENT)
+    files = (endless.library, tmp_path / "image.npy", tmp_path / "out.npy")
+    client = subprocess.Popen(
+        [sys.executable, str(tmp_path / "client.py"), str(served.port), KEY, *map(str, files)]
+    )
+    (agent,) = served.agents()
+    eventually(lambda: any(seconds_of_cpu(child) > 1 for child in served.children(agent)))
+    client.kill()
+    client.wait()
+
+    assert_usable(served, built.bundle)
+
+
+def seconds_of_cpu(process: int) -> float:
+    try:
+        return float(psutil.Process(process).cpu_times().user)
+    except psutil.NoSuchProcess:
+        return 0.0
 
 
 def test_an_agent_that_is_killed_in_a_session_is_started_again(served: Lab, built: Built) -> None:
