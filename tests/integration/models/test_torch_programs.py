@@ -413,8 +413,10 @@ def test_an_interrupted_conversion_leaves_no_process(tmp_path: Path) -> None:
 
 
 def exporters_of(command: int) -> list[psutil.Process]:
+    family = psutil.Process(command).children(recursive=True)
     return [
         process
-        for process in psutil.Process(command).children(recursive=True)
-        if any("edgekit.models.torch.exporter" in word for word in process.cmdline())
+        for process in psutil.process_iter(["cmdline"])
+        if process in family
+        and any("edgekit.models.torch.exporter" in word for word in process.info["cmdline"] or ())
     ]
