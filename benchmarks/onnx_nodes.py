@@ -37,18 +37,16 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import multiprocessing
 import os
 import re
 import sys
 import tempfile
 import time
 import warnings
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
-from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +54,7 @@ import numpy as np
 
 from benchmarks import figures
 from benchmarks.doc_table import write_table
+from benchmarks.forked import run_each
 from benchmarks.onnx_on_twin import build_for_board, one_an_operator, run_on_twin
 from benchmarks.onnx_verdicts import (
     ATOL,
@@ -289,28 +288,6 @@ def difference(actual: np.ndarray, expected: np.ndarray) -> str:
     )
 
 
-def work(cases: Sequence[Any], offload: Offload, pipe: Connection) -> None:
-    """A worker: takes numbers of cases, hands back verdicts."""
-    quiet = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(quiet, 1)
-    os.dup2(quiet, 2)
-    os.environ["TVM_NUM_THREADS"] = "1"
-    warnings.simplefilter("ignore")
-    while True:
-        number = pipe.recv()
-        if number is None:
-            return
-        pipe.send(judge(cases[number], offload))
-
-
-@dataclass
-class Worker:
-    process: Any
-    pipe: Connection
-    case: int | None = None
-    started: float = 0.0
-
-
 def run_all(
     cases: Sequence[Any],
     jobs: int,
@@ -324,60 +301,22 @@ def run_all(
 
     import edgekit.models.onnx.loading  # noqa: F401
 
-    context = multiprocessing.get_context("fork")
-    waiting = deque(range(len(cases)))
+    def timed(number: int) -> tuple[tuple[str, str, int], float]:
+        warnings.simplefilter("ignore")
+        started = time.perf_counter()
+        return judge(cases[number], offload), time.perf_counter() - started
+
     verdicts: dict[int, Verdict] = {}
-    workers = [_hire(context, cases, offload) for _ in range(min(jobs, max(1, len(cases))))]
-    while len(verdicts) < len(cases):
-        for worker in workers:
-            if worker.case is None and waiting:
-                worker.case, worker.started = waiting.popleft(), time.perf_counter()
-                worker.pipe.send(worker.case)
-        ready = wait([worker.pipe for worker in workers if worker.case is not None], timeout=1)
-        for position, worker in enumerate(workers):
-            if worker.case is None:
-                continue
-            seconds = time.perf_counter() - worker.started
-            outcome = _outcome(worker, worker.pipe in ready, seconds)
-            if outcome is None:
-                continue
-            case = cases[worker.case]
-            word, reason, regions = outcome
-            verdict = Verdict(
-                case.name, operator_of(case), word, reason, round(seconds, 3), regions
-            )
-            verdicts[worker.case] = verdict
-            on_verdict(verdict)
-            worker.case = None
-            if not worker.process.is_alive():
-                workers[position] = _hire(context, cases, offload)
-    for worker in workers:
-        worker.pipe.send(None)
-        worker.process.join(timeout=5)
+    for number, outcome in run_each(timed, range(len(cases)), jobs, SECONDS_A_CASE):
+        if isinstance(outcome, str):
+            outcome = ("crash", outcome, 0), float(SECONDS_A_CASE)
+        (word, reason, regions), seconds = outcome
+        case = cases[number]
+        verdicts[number] = Verdict(
+            case.name, operator_of(case), word, reason, round(seconds, 3), regions
+        )
+        on_verdict(verdicts[number])
     return [verdicts[number] for number in range(len(cases))]
-
-
-def _hire(context: Any, cases: Sequence[Any], offload: Offload) -> Worker:
-    ours, theirs = context.Pipe()
-    process = context.Process(target=work, args=(cases, offload, theirs), daemon=True)
-    process.start()
-    theirs.close()
-    return Worker(process, ours)
-
-
-def _outcome(worker: Worker, ready: bool, seconds: float) -> tuple[str, str, int] | None:
-    if ready:
-        try:
-            verdict, reason, regions = worker.pipe.recv()
-            return verdict, reason, regions
-        except (EOFError, ConnectionResetError):
-            worker.process.join(timeout=5)
-            return "crash", f"the process died with exit code {worker.process.exitcode}", 0
-    if seconds > SECONDS_A_CASE:
-        worker.process.kill()
-        worker.process.join(timeout=5)
-        return "crash", f"still running after {SECONDS_A_CASE} s", 0
-    return None
 
 
 def run_on_the_twin(

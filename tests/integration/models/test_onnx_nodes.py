@@ -12,11 +12,15 @@ expected to be refused fails too: rewrite the file with
 from __future__ import annotations
 
 import json
+import os
+import time
 from pathlib import Path
 
 import pytest
 from support.examples import THOROUGH
 from support.onnx_nodes import verdicts
+
+from benchmarks.forked import run_each
 
 EXPECTATIONS = Path(__file__).with_name("onnx_node_expectations.json")
 ENOUGH_RIGHT = 1150
@@ -44,6 +48,25 @@ def test_a_sample_of_the_node_cases_comes_out_as_expected(tmp_path: Path) -> Non
     )
     assert len(found) > (150 if THOROUGH else 60)
     assert different(found) == {}
+
+
+def test_a_case_that_dies_or_hangs_costs_itself_only() -> None:
+    def case(number: int) -> int:
+        if number == 1:
+            os._exit(3)
+        if number == 2:
+            time.sleep(600)
+        return number
+
+    found = dict(run_each(case, range(5), 2, 1.0))
+
+    assert found == {
+        0: 0,
+        1: "the process died with exit code 3",
+        2: "still running after 1 s",
+        3: 3,
+        4: 4,
+    }
 
 
 @pytest.mark.nodes
