@@ -61,6 +61,7 @@ PAGES = {
         "docs/figures",
         "docs/models",
         "docs/onnx-operators",
+        "docs/tflite",
         "docs/torch",
         "docs/torch-operators",
         "docs/torch-architectures",

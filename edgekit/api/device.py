@@ -15,6 +15,7 @@ from edgekit.base.errors import UsageError
 from edgekit.base.events import Events
 from edgekit.base.wording import counted
 from edgekit.bundle.folder import Bundle, open_bundle
+from edgekit.devices.carried import CarriedState, run_in_order
 from edgekit.project.workspace import WorkspaceData
 
 if TYPE_CHECKING:
@@ -89,7 +90,8 @@ class BundleSession:
     def run(self, inputs: Inputs = None, *, allow_nonfinite: bool = False) -> dict[str, Array]:
         """Run one inference and return the outputs by name.
 
-        `inputs` are arrays by name; without any, the bundle's reference input is run.
+        `inputs` are arrays by name; without any, the bundle's reference input is run. A state that
+        they leave out has its first value.
         """
         chosen = self._sample(inputs, allow_nonfinite)
         return self.session.run(chosen).outputs
@@ -97,12 +99,15 @@ class BundleSession:
     def run_all(
         self, samples: Iterable[Mapping[str, Any]], *, allow_nonfinite: bool = False
     ) -> Iterator[dict[str, Array]]:
-        """Run one sample after another with the model loaded once, and yield the outputs."""
+        """Run one sample after another with the model loaded once, and yield the outputs.
+
+        A model with state goes on with what the sample before left.
+        """
         entries = self.bundle.manifest.inputs
         arrays = (
             checked_arrays(sample, entries, allow_nonfinite=allow_nonfinite) for sample in samples
         )
-        results = self.session.run_all(arrays)
+        results = run_in_order(self.session, arrays, CarriedState(self.bundle))
         try:
             for result in results:
                 yield result.outputs
@@ -145,7 +150,8 @@ class BundleSession:
         chosen = choose_samples(self.bundle, inputs, allow_nonfinite, self.setting.data.start)
         if chosen.samples is None:
             return self.bundle.reference_inputs()
-        return only_sample(chosen.count, next(chosen.samples).inputs)
+        sample = only_sample(chosen.count, next(chosen.samples).inputs)
+        return CarriedState(self.bundle).complete(sample)
 
 
 def only_sample(count: int, inputs: Mapping[str, Array]) -> Mapping[str, Array]:

@@ -69,7 +69,8 @@ def input_files(paths: Sequence[str | Path] | str | Path, start: Path) -> tuple[
 def checked_arrays(
     given: Mapping[str, Any], entries: Sequence[InputEntry], *, allow_nonfinite: bool
 ) -> dict[str, Array]:
-    """Return arrays for all inputs. Lists and numbers are converted; an array must fit."""
+    """Return arrays for all inputs; those of a state may be left out. Lists and numbers are
+    converted; an array must fit."""
     specs = {entry.spec.name: entry.spec for entry in entries}
     for name in given:
         if name not in specs:
@@ -77,14 +78,18 @@ def checked_arrays(
                 f"the model has no input named {name!r}",
                 hint=did_you_mean(str(name), specs, f"its inputs are {', '.join(specs)}"),
             )
-    missing = [spec for name, spec in specs.items() if name not in given]
+    missing = [spec for name, spec in specs.items() if name not in given and not spec.state]
     if missing:
         spec = missing[0]
         raise InputError(
             f"no array was given for the input {spec.name!r}",
             hint=f"it takes {spec.dtype}{list(spec.shape)}",
         )
-    return {name: _checked(given[name], spec, allow_nonfinite) for name, spec in specs.items()}
+    return {
+        name: _checked(given[name], spec, allow_nonfinite)
+        for name, spec in specs.items()
+        if name in given
+    }
 
 
 def _checked(value: object, spec: TensorSpec, allow_nonfinite: bool) -> Array:

@@ -30,6 +30,7 @@ from edgekit.api.keywords import (
     ToleranceKeywords,
     Unpack,
 )
+from edgekit.devices.carried import CarriedState
 from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
@@ -174,9 +175,13 @@ class OnDevices(Building):
         out: PathLike | None = None,
         top: int = 5,
         allow_nonfinite: bool = False,
+        keep_state: bool = True,
         **where: Unpack[DeviceKeywords],
     ) -> RunReport:
-        """Run a bundle on one or many samples, and summarise the outputs; `out` keeps them."""
+        """Run a bundle on one or many samples, and summarise the outputs; `out` keeps them.
+
+        Each sample goes on with the state that the one before left, unless `keep_state` is false.
+        """
         from edgekit.verbs.run import run
 
         with self._setting.working():
@@ -189,6 +194,7 @@ class OnDevices(Building):
                 total=chosen.count,
                 out=self._optional(out),
                 top=top,
+                keep_state=keep_state,
                 events=self._setting.events,
             )
 
@@ -251,7 +257,8 @@ class OnDevices(Building):
             chosen = choose_samples(opened, inputs, allow_nonfinite, self.data.start)
             sample = None
             if chosen.samples is not None:
-                sample = only_sample(chosen.count, next(chosen.samples).inputs)
+                only = only_sample(chosen.count, next(chosen.samples).inputs)
+                sample = CarriedState(opened).complete(only)
             reached = device_for_bundle(self._setting, opened, device, twin=twin, timeout=timeout)
             return bench(
                 opened,

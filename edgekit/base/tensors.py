@@ -38,6 +38,8 @@ class TensorSpec:
     quantization: (
         Annotated[Quantization, Check("one zero point for each of its scales", _has_pairs)] | None
     ) = None
+    state: str | None = None
+    """The output that an input takes in the next call of the model; None for any other tensor."""
 
     @property
     def elements(self) -> int:

@@ -24,6 +24,7 @@ from edgekit.bundle.manifest_oracle import OracleEntry
 from edgekit.bundle.manifest_vectors import RANDOM
 from edgekit.models.model import ModelSource, held
 from edgekit.models.preprocess import Preprocess
+from edgekit.models.states import first_state
 
 if TYPE_CHECKING:
     from edgekit.base.arrays import Array
@@ -93,7 +94,8 @@ def expect(
         from edgekit.models.oracle import oracle_for
 
     specs, results = ends
-    inputs = reference_inputs(specs, seed, edges.index_ranges)
+    usual_inputs = reference_inputs(specs, seed, edges.index_ranges)
+    inputs = {**usual_inputs, **first_state(source, specs)}
     if not verified:
         events.warn("no expected outputs are computed: nothing is proven of this bundle's numbers")
         return Expectation(None, (Vector(RANDOM, inputs, {}, {}),))

@@ -28,6 +28,7 @@ from edgekit.models.edge_inputs import (
     nudged_inputs,
     zero_inputs,
 )
+from edgekit.models.inputs import reference_inputs
 from edgekit.models.known_samples import count_known_samples, read_known_sample, spread
 from edgekit.models.oracle import oracle_for
 from edgekit.models.preprocess import Preprocess
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from edgekit.models.model import ModelSource
     from edgekit.models.oracle_types import Oracle
 
+CALLS = 3
+"""The number of calls in the sequence that a model with state is verified with."""
 MOST_BYTES = 32 << 20
 """The largest size of all further vectors together, in bytes."""
 ZEROS, LARGEST, NAN = "zeros", "largest", "nan"
@@ -73,6 +76,9 @@ def further_vectors(
     """Make the vectors that follow the `usual` one, as many as fit into MOST_BYTES."""
     specs, ranges = ends[0], edges.index_ranges
     maker = _Maker(source, oracle, ends, usual)
+    if any(spec.state for spec in specs):
+        for call in range(2, CALLS + 1):
+            maker.add(f"call-{call}", partial(maker.next_call, seed + call, ranges))
     maker.add(ZEROS, lambda: zero_inputs(specs, usual.inputs, ranges))
     maker.add(
         LARGEST,
@@ -86,9 +92,13 @@ def further_vectors(
             maker.leave_out(NAN, edges.nan_obstacle)
         else:
             maker.add(NAN, lambda: nan_inputs(usual.inputs))
-    count = count_known_samples(source.path, specs)
-    for number, index in enumerate(spread(count), 1):
-        maker.add(f"sample-{number}", partial(read_known_sample, source.path, specs, index))
+    given = [spec for spec in specs if spec.state is None]
+
+    def known(index: int) -> dict[str, Array]:
+        return {**usual.inputs, **read_known_sample(source.path, given, index)}
+
+    for number, index in enumerate(spread(count_known_samples(source.path, given)), 1):
+        maker.add(f"sample-{number}", partial(known, index))
     return Further(tuple(maker.vectors[1:]), tuple(maker.left_out))
 
 
@@ -105,11 +115,17 @@ class _Maker:
         self.vectors = [usual]
         self.left_out: list[LeftOut] = []
         self._source, self._oracle, self._name = source, oracle, oracle.name
-        self._results = ends[1]
+        self._specs, self._results = ends
         self._bytes = sum(
             math.prod(spec.shape) * numpy_dtype(spec.dtype).itemsize
             for spec in (*ends[0], *ends[1])
         )
+
+    def next_call(self, seed: int, ranges: Mapping[str, tuple[int, int]]) -> dict[str, Array]:
+        """Return other inputs, with the state that the call of the last vector left."""
+        before = self.vectors[-1].outputs
+        state = {spec.name: before[spec.state] for spec in self._specs if spec.state is not None}
+        return {**reference_inputs(self._specs, seed, ranges), **state}
 
     def leave_out(self, name: str, reason: str) -> None:
         self.left_out.append(LeftOut(name, reason))

@@ -223,7 +223,7 @@ def _read_manifest(document: Mapping[str, object]) -> Manifest:
     try:
         if document["schema_version"] == _ONE_VECTOR:
             document = _with_vectors(document)
-        return decode(Manifest, document, "the manifest", need_all=True)
+        return decode(Manifest, _with_states(document), "the manifest", need_all=True)
     except DecodeError as error:
         raise BundleError(str(error), hint=AGAIN) from error
 
@@ -270,6 +270,22 @@ def _with_vectors(document: Mapping[str, object]) -> dict[str, object]:
     }
 
 
+def _with_states(document: Mapping[str, object]) -> dict[str, object]:
+    """Return a document whose tensors say that they are no state where they say nothing."""
+
+    def completed(entry: object) -> object:
+        if not isinstance(entry, dict) or not isinstance(entry.get("spec"), dict):
+            return entry
+        return {**entry, "spec": {"state": None, **entry["spec"]}}
+
+    ends = {
+        key: [completed(entry) for entry in entries]
+        for key in ("inputs", "outputs")
+        if isinstance(entries := document.get(key), list)
+    }
+    return {**document, **ends}
+
+
 def _check_references(manifest: Manifest) -> None:
     """Check that each file is listed once, and that every file of inputs and outputs is listed."""
     roles: dict[str, FileRole] = {}
@@ -305,6 +321,14 @@ def _check_references(manifest: Manifest) -> None:
     ):
         if len(set(names)) != len(names):
             raise _inconsistent(f"has two {kind}s of one name")
+    results = {entry.spec.name: entry.spec for entry in manifest.outputs}
+    for entry in manifest.inputs:
+        spec = entry.spec
+        result = None if spec.state is None else results.get(spec.state)
+        if spec.state is not None and (
+            result is None or (result.dtype, result.shape) != (spec.dtype, spec.shape)
+        ):
+            raise _inconsistent(f"has no output that fits the state {spec.name[:40]!a}")
 
 
 def _inconsistent(what: str) -> BundleError:

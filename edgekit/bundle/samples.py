@@ -89,7 +89,7 @@ def iterate_samples(
 
     def read() -> Iterator[Sample]:
         for index in range(count):
-            chosen = {name: found[index % len(found)] for name, found in parts.items()}
+            chosen = {name: found[index % len(found)] for name, found in parts.items() if found}
             arrays = {
                 name: _load(part, entries[name], allow_nonfinite) for name, part in chosen.items()
             }
@@ -170,8 +170,9 @@ def _keys(file: InputFile, entries: Mapping[str, InputEntry]) -> dict[str, str]:
 
 
 def _only_input(path: Path, entries: Mapping[str, InputEntry]) -> str:
-    if len(entries) == 1:
-        return next(iter(entries))
+    others = [name for name, entry in entries.items() if entry.spec.state is None]
+    if len(others) == 1:
+        return others[0]
     raise InputError(
         f"{path} does not say which input it is for",
         hint=f"write {option('input', f'NAME={path}')}; the model's inputs are {_listed(entries)}",
@@ -179,7 +180,9 @@ def _only_input(path: Path, entries: Mapping[str, InputEntry]) -> str:
 
 
 def _count_samples(parts: Mapping[str, Sequence[_Part]], entries: Mapping[str, InputEntry]) -> int:
-    missing = [name for name, found in parts.items() if not found]
+    missing = [
+        name for name, found in parts.items() if not found and entries[name].spec.state is None
+    ]
     if missing:
         spec = entries[missing[0]].spec
         raise InputError(
@@ -188,7 +191,7 @@ def _count_samples(parts: Mapping[str, Sequence[_Part]], entries: Mapping[str, I
         )
     count = max((len(found) for found in parts.values()), default=1)
     for name, found in parts.items():
-        if len(found) not in (1, count):
+        if found and len(found) not in (1, count):
             raise InputError(
                 f"the input {name!r} has {counted(len(found), 'file')} where another has {count}",
                 hint="give every input one file a sample, or one file for all samples",

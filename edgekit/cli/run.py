@@ -46,6 +46,12 @@ _FEW = 3
     metavar="K",
     help="Show the K highest elements of outputs that are vectors.",
 )
+@click.option(
+    "--keep-state/--no-state",
+    default=True,
+    show_default=True,
+    help="Go on with the state that the sample before left, if the model keeps one.",
+)
 @several_devices_options
 @csv_option
 @json_option
@@ -56,6 +62,7 @@ def command(
     given: InputKeywords,
     out: Path | None,
     top: int,
+    keep_state: bool,
     where: DeviceChoice,
 ) -> None:
     """Run BUNDLE on a device of its board, on your input or on its reference input.
@@ -64,7 +71,9 @@ def command(
     """
     if not where.is_several:
         ws = console.workspace
-        report = ws.run_report(bundle, out=out, top=top, **given, **where.keywords)
+        report = ws.run_report(
+            bundle, out=out, top=top, keep_state=keep_state, **given, **where.keywords
+        )
         console.report(report, lambda: _render(console, report))
         return
     if out is not None and out.suffix == ".npz":
@@ -74,7 +83,7 @@ def command(
 
     def work(ws: Workspace, opened: Bundle, on: DeviceKeywords) -> RunReport:
         place = None if out is None else out / device_name(on)
-        return ws.run_report(opened, out=place, top=top, **given, **on)
+        return ws.run_report(opened, out=place, top=top, keep_state=keep_state, **given, **on)
 
     columns = Columns(("samples", "inference", "highest"), _cells, "ran")
     on_several(console, bundle, where, given, work, columns)

@@ -41,11 +41,14 @@ class LiteRtOracle:
     def __init__(self, source: ModelSource) -> None:
         from edgekit.models.tflite import input_names, input_shapes, output_names
         from edgekit.models.tflite.file import read_tflite
+        from edgekit.models.tflite.oracle_states import with_access
+        from edgekit.models.tflite.states import states_of
 
         self._interpreters = package("ai_edge_litert.interpreter", "tflite")
         self.version = installed_or_unknown("ai-edge-litert")
         file = read_tflite(source.path)  # This checks more than LiteRT does, which is native code.
-        self._content = file.data
+        self._states = states_of(file)
+        self._content = with_access(file.data, self._states) if self._states else file.data
         self._inputs = input_names(file)
         self._outputs = output_names(file)
         self._shapes = input_shapes(file, source)
@@ -59,7 +62,17 @@ class LiteRtOracle:
                 np.array(self._interpreter.get_tensor(detail["index"]))
                 for detail in self._interpreter.get_output_details()
             ]
-        return dict(zip(self._outputs, values, strict=True))
+            following = self._following()
+        return {**dict(zip(self._outputs, values, strict=True)), **following}
+
+    def _following(self) -> dict[str, Array]:
+        """Return the state that the last call left."""
+        from edgekit.models.tflite.oracle_states import read
+
+        if not self._states:
+            return {}
+        names = [state.output.name for state in self._states]
+        return dict(zip(names, read(self._interpreter, len(names)), strict=True))
 
     def leeways(
         self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]
@@ -87,6 +100,8 @@ class LiteRtOracle:
                 if tuple(detail["shape"]) != shape:
                     interpreter.resize_tensor_input(detail["index"], shape)
             interpreter.allocate_tensors()
+            if self._states:
+                interpreter.invoke()  # The first call gives the variables their first values.
         return interpreter
 
     def _interpreter_with(self, kernels: Any, threads: int) -> Any:
@@ -99,6 +114,10 @@ class LiteRtOracle:
     def _set(self, interpreter: Any, inputs: Mapping[str, Array]) -> None:
         for detail, name in zip(interpreter.get_input_details(), self._inputs, strict=True):
             interpreter.set_tensor(detail["index"], inputs[name])
+        if self._states:
+            from edgekit.models.tflite.oracle_states import write
+
+            write(interpreter, [inputs[state.input.name] for state in self._states])
 
 
 class TorchOracle:

@@ -18,6 +18,7 @@ from edgekit.base.measurer import Measurer
 from edgekit.base.report import Report, nanoseconds_of
 from edgekit.base.tensors import TensorSpec
 from edgekit.base.wording import counted
+from edgekit.devices.carried import CarriedState, run_in_order
 
 if TYPE_CHECKING:
     from edgekit.base.arrays import Array
@@ -92,9 +93,13 @@ def run(
     total: int = 1,
     out: Path | None = None,
     top: int = 5,
+    keep_state: bool = True,
     events: Events = SILENT,
 ) -> RunReport:
     """Run every sample, or the reference input, and write each output to `out` at once.
+
+    Each sample goes on with the state that the one before left; without `keep_state`, each begins
+    with the first values.
 
     `out` is an .npz for one sample, or a folder of .npy files or of one folder per sample.
     """
@@ -108,7 +113,8 @@ def run(
         device.opened(bundle, events=events) as session,
         events.stage(f"run on {device.name}", total) as stage,
     ):
-        for name, outputs, seconds in _results(bundle, session, samples):
+        state = CarriedState(bundle, kept=keep_state)
+        for name, outputs, seconds in _results(bundle, session, samples, state):
             summaries = tuple(summarise_output(outputs[spec.name], spec, top) for spec in specs)
             files: tuple[Path, ...] = ()
             if out is not None:
@@ -124,7 +130,7 @@ def run(
 
 
 def _results(
-    bundle: Bundle, session: Session, samples: Iterable[Sample] | None
+    bundle: Bundle, session: Session, samples: Iterable[Sample] | None, state: CarriedState
 ) -> Iterator[tuple[str, Mapping[str, Array], float]]:
     names: list[str] = []
 
@@ -137,7 +143,7 @@ def _results(
             names.append(sample.name)
             yield sample.inputs
 
-    with contextlib.closing(session.run_all(inputs())) as results:
+    with contextlib.closing(run_in_order(session, inputs(), state)) as results:
         for number, result in enumerate(results):
             yield names[number], result.outputs, result.seconds
 

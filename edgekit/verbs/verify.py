@@ -16,6 +16,7 @@ from edgekit.base.options import option
 from edgekit.base.report import Report, nanoseconds_of
 from edgekit.base.wording import counted, number
 from edgekit.bundle.manifest_vectors import LeftOut
+from edgekit.devices.carried import CarriedState
 from edgekit.models.comparison import (
     Leeway,
     TensorComparison,
@@ -262,10 +263,14 @@ def _from_oracle(
         oracle = oracle_for(source)
 
     def expect() -> Iterator[_Judged]:
+        state = CarriedState(bundle)
         with held(source):
             for sample in samples:
-                outputs = oracle.run(sample.inputs)
-                yield _Judged(sample, outputs, oracle.leeways(sample.inputs, outputs))
+                inputs = state.complete(sample.inputs)
+                outputs = oracle.run(inputs)
+                state.keep(outputs)
+                whole = replace(sample, inputs=inputs)
+                yield _Judged(whole, outputs, oracle.leeways(inputs, outputs))
 
     return _Expected(f"{oracle.name} {oracle.version}", expect())
 

@@ -23,6 +23,7 @@ TYPES = {
     "int32": schema.TensorType.INT32,
     "int64": schema.TensorType.INT64,
     "bool": schema.TensorType.BOOL,
+    "resource": schema.TensorType.RESOURCE,
 }
 VERSIONS = {"BROADCAST_TO": 2}
 """Where LiteRT no longer has the first version of an operator."""
@@ -51,6 +52,16 @@ class Op:
     """The options table's name under "table", its fields beside it."""
 
 
+@dataclass(frozen=True)
+class Graph:
+    """A graph that an operator calls by its number; the main graph is number 0."""
+
+    tensors: Sequence[T]
+    operators: Sequence[Op]
+    inputs: Sequence[str]
+    outputs: Sequence[str]
+
+
 def constant(name: str, data: Any, **more: Any) -> T:
     array = np.asarray(data)
     if array.dtype == np.float64:
@@ -59,19 +70,24 @@ def constant(name: str, data: Any, **more: Any) -> T:
 
 
 def tflite_bytes(
-    tensors: Sequence[T], operators: Sequence[Op], inputs: Sequence[str], outputs: Sequence[str]
+    tensors: Sequence[T],
+    operators: Sequence[Op],
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    called: Sequence[Graph] = (),
 ) -> bytes:
-    """The file. Results declared without a shape get the one that LiteRT computes."""
-    content = _pack(tensors, operators, inputs, outputs)
+    """The file. Results declared without a shape get the one that LiteRT computes, unless the file
+    has graphs that are called."""
+    content = _pack(Graph(tensors, operators, inputs, outputs), *called)
     results = {name for operator in operators for name in operator.outputs}
-    if not any(tensor.name in results and not tensor.shape for tensor in tensors):
+    if called or not any(tensor.name in results and not tensor.shape for tensor in tensors):
         return content
     shapes = _shapes_by_litert(content)
     shaped = [
         replace(tensor, shape=shapes[place]) if tensor.name in results else tensor
         for place, tensor in enumerate(tensors)
     ]
-    return _pack(shaped, operators, inputs, outputs)
+    return _pack(Graph(shaped, operators, inputs, outputs), *called)
 
 
 def _shapes_by_litert(content: bytes) -> dict[int, tuple[int, ...]]:
@@ -89,22 +105,22 @@ def _shapes_by_litert(content: bytes) -> dict[int, tuple[int, ...]]:
     }
 
 
-def _pack(
-    tensors: Sequence[T], operators: Sequence[Op], inputs: Sequence[str], outputs: Sequence[str]
-) -> bytes:
-    index = {tensor.name: place for place, tensor in enumerate(tensors)} | {"": -1}
+def _pack(*graphs: Graph) -> bytes:
     model = schema.ModelT()
     model.version = 3
     model.buffers = [schema.BufferT()]
-    graph = schema.SubGraphT()
-    graph.tensors = [_tensor(tensor, model) for tensor in tensors]
-    model.operatorCodes = [_code(operator.name) for operator in operators]
-    graph.operators = [
-        _operator(operator, place, index) for place, operator in enumerate(operators)
-    ]
-    graph.inputs = [index[name] for name in inputs]
-    graph.outputs = [index[name] for name in outputs]
-    model.subgraphs = [graph]
+    model.operatorCodes, model.subgraphs = [], []
+    for described in graphs:
+        index = {tensor.name: place for place, tensor in enumerate(described.tensors)} | {"": -1}
+        graph = schema.SubGraphT()
+        graph.tensors = [_tensor(tensor, model) for tensor in described.tensors]
+        graph.operators = []
+        for operator in described.operators:
+            graph.operators.append(_operator(operator, len(model.operatorCodes), index))
+            model.operatorCodes.append(_code(operator.name))
+        graph.inputs = [index[name] for name in described.inputs]
+        graph.outputs = [index[name] for name in described.outputs]
+        model.subgraphs.append(graph)
     builder = flatbuffers.Builder(1024)
     builder.Finish(model.Pack(builder), b"TFL3")
     return bytes(builder.Output())

@@ -26,7 +26,7 @@ AT_HOME: dict[str, str] = {
     "click": "cli cli.* __main__",
     "rich": "cli.progress cli.console",
     "tvm": "rpc.session rpc.tracker_worker base.tvm_compat models.onnx.* models.tflite.* "
-    "models.arithmetic models.naming compiler.* tuning.kernels "
+    "models.arithmetic models.control models.naming compiler.* tuning.kernels "
     "tuning.earlier_gain tuning.metaschedule tuning.scheduled_kernels tuning.filters "
     "tuning.evolution tuning.cost_model tuning.builder tuning.proposer tuning.runner "
     "backends.graph backends.match backends.matching backends.partition backends.rewrite "
@@ -39,7 +39,7 @@ AT_HOME: dict[str, str] = {
     "backends.tensorrt.graph models.onnx_oracle testing.*",
     "onnxruntime": "models.oracle verbs.quantization.quantiser verbs.quantization.loss",
     "tflite": "models.tflite models.tflite.*",
-    "ai_edge_litert": "models.oracle",
+    "ai_edge_litert": "models.oracle models.tflite.oracle_states",
     "torch": "models.torch.* models.oracle",
     "onnxscript": "models.torch.*",
     "PIL": "models.images",

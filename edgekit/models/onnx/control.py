@@ -15,12 +15,17 @@ import onnx
 from tvm import relax
 
 from edgekit.base.options import option
+from edgekit.models.control import (
+    BOTH_BRANCHES,
+    KNOWN_BRANCH,
+    UNROLLED,
+    check_length,
+    known_scalar,
+    selected,
+)
 from edgekit.models.onnx.node import RefusedError
 from edgekit.models.onnx.operators.common import take_at
-from edgekit.models.onnx.values import Value, as_expr, dtype_of, is_known, shape_of
-
-LONGEST_LOOP = 20_000
-"""The most nodes, over all iterations, that an unrolled loop may have."""
+from edgekit.models.onnx.values import Value, as_expr, is_known, shape_of
 
 Scope = Mapping[str, Value]
 Opsets = Mapping[str, int]
@@ -62,7 +67,7 @@ class ControlNode:
 
     def body(self) -> onnx.GraphProto:
         """Return the graph of a loop, and tell that it is written out."""
-        self.importer.repaired("loops were written out, iteration by iteration")
+        self.importer.repaired(UNROLLED)
         return self.graph("body")
 
     def attribute(self, name: str, default: Any) -> Any:
@@ -78,8 +83,7 @@ class ControlNode:
         self, iteration: int, body: onnx.GraphProto, arguments: Sequence[Value]
     ) -> list[Value]:
         """Import the body of a loop once more."""
-        if iteration * max(1, len(body.node)) > LONGEST_LOOP:
-            raise RefusedError(f"written out, it is longer than {LONGEST_LOOP} nodes")
+        check_length(iteration, len(body.node))
         return self.run(body, arguments)
 
 
@@ -87,40 +91,28 @@ def _if(node: ControlNode) -> list[Value]:
     condition = node.inputs[0]
     if is_known(condition):
         branch = "then_branch" if bool(condition.reshape(-1)[0]) else "else_branch"
-        node.importer.repaired("branches whose condition is known were taken when importing")
+        node.importer.repaired(KNOWN_BRANCH)
         return node.run(node.graph(branch))
     taken = node.run(node.graph("then_branch"))
     other = node.run(node.graph("else_branch"))
-    node.importer.repaired("branches decided on the device are both computed, and one is selected")
-    flag = node.importer.settle(relax.op.reshape(as_expr(condition), ()))
-    return [node.importer.settle(_select(flag, a, b)) for a, b in zip(taken, other, strict=True)]
-
-
-def _select(flag: Value, taken: Value, other: Value) -> Value:
-    for value in (taken, other):
-        if value is None or isinstance(value, tuple):
-            raise RefusedError("its branches, decided on the device, yield sequences or optionals")
-    if shape_of(taken) != shape_of(other) or dtype_of(taken) != dtype_of(other):
-        raise RefusedError(
-            "its branches are decided on the device and yield different shapes: "
-            f"{list(shape_of(taken))} and {list(shape_of(other))}"
-        )
-    return relax.op.where(flag, as_expr(taken), as_expr(other))
+    node.importer.repaired(BOTH_BRANCHES)
+    return selected(condition, taken, other, node.importer.settle)
 
 
 def _loop(node: ControlNode) -> list[Value]:
     body = node.body()
-    limit = _known_scalar(node.inputs[0], "trip count") if node.inputs[0] is not None else None
+    bind = f"if a model input decides it, bind that one with {option('constant', 'NAME=VALUE')}"
+    limit = known_scalar(node.inputs[0], "trip count", bind) if node.inputs[0] is not None else None
     running = True
     if len(node.inputs) > 1 and node.inputs[1] is not None:
-        running = bool(_known_scalar(node.inputs[1], "condition"))
+        running = bool(known_scalar(node.inputs[1], "condition", bind))
     carried = list(node.inputs[2:])
     collected: list[list[Value]] = [[] for _ in range(len(body.output) - 1 - len(carried))]
     iteration = 0
     while running and (limit is None or iteration < limit):
         arguments = [np.array(iteration, np.int64), np.array(True), *carried]
         results = node.run_again(iteration, body, arguments)
-        running = bool(_known_scalar(results[0], "condition"))
+        running = bool(known_scalar(results[0], "condition", bind))
         carried = results[1 : 1 + len(carried)]
         for values, result in zip(collected, results[1 + len(carried) :], strict=True):
             values.append(result)
@@ -196,15 +188,6 @@ def _stack(values: Sequence[Value], axis: int) -> Value:
     return relax.op.concat(
         [relax.op.expand_dims(as_expr(value), axis) for value in values], axis=axis
     )
-
-
-def _known_scalar(value: Value, what: str) -> int:
-    if not is_known(value):
-        raise RefusedError(
-            f"its {what} is computed on the device",
-            f"if a model input decides it, bind that one with {option('constant', 'NAME=VALUE')}",
-        )
-    return int(value.reshape(-1)[0])
 
 
 CONTROL: Mapping[str, Callable[[ControlNode], list[Value]]] = {

@@ -30,6 +30,7 @@ from edgekit.models.tflite.file import (
     read_tflite,
 )
 from edgekit.models.tflite.operators import TYPES, unsupported_operators
+from edgekit.models.tflite.states import called_graphs, states_of
 
 
 def check_inputs(source: ModelSource) -> None:
@@ -45,19 +46,26 @@ def scan(source: ModelSource) -> ModelScan:
     """List the content of the file."""
     file = read_tflite(source.path)
     graph = file.main
-    weights = [tensor for tensor in graph.tensors if tensor.is_constant]
-    counts = Counter(operator.name for operator in graph.operators)
+    graphs, states = called_graphs(file), states_of(file)
+    weights = [tensor for one in graphs for tensor in one.tensors if tensor.is_constant]
+    counts = Counter(operator.name for one in graphs for operator in one.operators)
     shapes = _input_shapes(graph, source) if not _open_inputs(graph, source) else {}
     return ModelScan(
-        inputs=tuple(_open_spec(graph.tensors[i], shapes.get(i)) for i in graph.inputs),
-        outputs=tuple(
-            replace(_open_spec(graph.tensors[index], None), name=name)
-            for index, name in zip(graph.outputs, output_names(file), strict=True)
+        inputs=(
+            *(_open_spec(graph.tensors[i], shapes.get(i)) for i in graph.inputs),
+            *(_as_open(state.input) for state in states),
+        ),
+        outputs=(
+            *(
+                replace(_open_spec(graph.tensors[index], None), name=name)
+                for index, name in zip(graph.outputs, output_names(file), strict=True)
+            ),
+            *(_as_open(state.output) for state in states),
         ),
         operators=tuple(OperatorCount(name, count) for name, count in counts.most_common()),
         parameters=sum(_stored_elements(tensor) for tensor in weights),
         parameter_bytes=sum(tensor.constant_bytes for tensor in weights),
-        unsupported=unsupported_operators(graph),
+        unsupported=unsupported_operators(file),
     )
 
 
@@ -65,7 +73,7 @@ def load(source: ModelSource, events: Events) -> Model:
     """Import the file as a Relax module, with repairs."""
     file = read_tflite(source.path)
     graph = file.main
-    _check_supported(source, graph)
+    _check_supported(source, file)
     _check_constants(source)
     shapes = _input_shapes(graph, source)
     for index in graph.inputs:
@@ -79,12 +87,18 @@ def load(source: ModelSource, events: Events) -> Model:
     return Model(
         source=source,
         module=built.module,
-        inputs=tuple(_spec(graph.tensors[i], shapes[i]) for i in graph.inputs),
-        outputs=tuple(
-            replace(_spec(graph.tensors[index], shape), name=name)
-            for index, shape, name in zip(
-                graph.outputs, built.output_shapes, output_names(file), strict=True
-            )
+        inputs=(
+            *(_spec(graph.tensors[i], shapes[i]) for i in graph.inputs),
+            *(state.input for state in states_of(file)),
+        ),
+        outputs=(
+            *(
+                replace(_spec(graph.tensors[index], shape), name=name)
+                for index, shape, name in zip(
+                    graph.outputs, built.output_shapes, output_names(file), strict=True
+                )
+            ),
+            *(state.output for state in states_of(file)),
         ),
         repairs=built.repairs,
     )
@@ -109,8 +123,8 @@ def output_names(file: TfliteFile) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _check_supported(source: ModelSource, graph: TfliteGraph) -> None:
-    unsupported = unsupported_operators(graph)
+def _check_supported(source: ModelSource, file: TfliteFile) -> None:
+    graph, unsupported = file.main, unsupported_operators(file)
     if unsupported:
         raise UnsupportedModelError(
             _unsupported_sentence(source, unsupported),
@@ -212,6 +226,10 @@ def _open_spec(tensor: TfliteTensor, closed: tuple[int, ...] | None) -> OpenTens
 
 def _spec(tensor: TfliteTensor, shape: tuple[int, ...]) -> TensorSpec:
     return TensorSpec(tensor.name, tensor.dtype, shape, tensor.quantization)
+
+
+def _as_open(spec: TensorSpec) -> OpenTensorSpec:
+    return OpenTensorSpec(spec.name, spec.dtype, spec.shape, spec.quantization)
 
 
 def _stored_elements(tensor: TfliteTensor) -> int:

@@ -25,9 +25,25 @@ from edgekit.base.arrays import Array
 from edgekit.base.errors import EdgekitError, UnsupportedModelError
 from edgekit.base.tensors import Quantization
 from edgekit.models.naming import NamingBuilder
-from edgekit.models.tflite import elementwise, layers, moves, pooling, shapes, transposed
+from edgekit.models.onnx.node import RefusedError
+from edgekit.models.onnx.values import Value, is_known
+from edgekit.models.tflite import (
+    control,
+    elementwise,
+    layers,
+    moves,
+    pooling,
+    shapes,
+    transposed,
+)
 from edgekit.models.tflite.dynamic_range import rounded, weights_as_floats
-from edgekit.models.tflite.file import TfliteFile, TfliteGraph, TfliteOperator, TfliteTensor
+from edgekit.models.tflite.file import (
+    TfliteFile,
+    TfliteGraph,
+    TfliteOperator,
+    TfliteTensor,
+    VariableKey,
+)
 from edgekit.models.tflite.operators import MOVED, has_float_input, place
 
 
@@ -61,10 +77,13 @@ class NamedSubgraph:
 class Converter(OperatorConverter):  # type: ignore[misc]
     """A converter of one checked graph into the builder's open Relax function."""
 
-    def __init__(self, file: TfliteFile, builder: NamingBuilder, resized: bool) -> None:
+    def __init__(
+        self, file: TfliteFile, builder: NamingBuilder, resized: bool, number: int = 0
+    ) -> None:
         model = tflite.Model.GetRootAsModel(file.data, 0)
-        self.graph = file.main
-        subgraph = NamedSubgraph(model.Subgraphs(0), self.graph)
+        self.file = file
+        self.graph = file.graphs[number]
+        subgraph = NamedSubgraph(model.Subgraphs(number), self.graph)
         super().__init__(model, subgraph, ExprTable(), builder)
         self.convert_map.update(
             AVERAGE_POOL_2D=lambda op: pooling.convert_average_pool(self, op),
@@ -84,6 +103,10 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         """The tensor of int8 weights that the current operator takes as floats."""
         self._known: dict[int, Array] = {}
         """The tensors whose values are known at import."""
+        self._handles: dict[int, control.Handle] = {}
+        """The tensors that stand for variables."""
+        self.variables: dict[VariableKey, Value] = {}
+        """The values of the variables, which a graph shares with those that it calls."""
 
     # Called by TVM's methods.
 
@@ -151,10 +174,40 @@ class Converter(OperatorConverter):  # type: ignore[misc]
             return expr
         return relax.op.clip(expr, min=max(low, limits.min), max=min(high, limits.max))
 
-    # The walk over the operators.
+    # Graphs that call each other.
 
-    def set_input(self, index: int, variable: relax.Var) -> None:
-        self.exp_tab.set_expr(self.graph.tensors[index].name, variable)
+    def set_value(self, index: int, value: Value) -> None:
+        if isinstance(value, control.Handle):
+            self._handles[index] = value
+        elif is_known(value):
+            self._known[index] = value
+        else:
+            self._check_type(self.graph.tensors[index], value)
+            self.exp_tab.set_expr(self.graph.tensors[index].name, value)
+
+    def value(self, index: int) -> Value:
+        if index in self._handles:
+            return self._handles[index]
+        known = self._constant(index)
+        return self.get_tensor_expr(self._wrapper(index)) if known is None else known
+
+    def call(self, graph: int, arguments: Sequence[Value]) -> list[Value]:
+        tensors = self.file.graphs[graph].tensors
+        resized = self._resized or any(tensor.open_dimensions for tensor in tensors)
+        callee = Converter(self.file, self.bb, resized, graph)
+        callee.variables, callee.repairs = self.variables, self.repairs
+        for index, argument in zip(callee.graph.inputs, arguments, strict=True):
+            callee.set_value(index, argument)
+        callee.convert_graph()
+        return [callee.value(index) for index in callee.graph.outputs]
+
+    def size_of(self, graph: int) -> int:
+        return len(self.file.graphs[graph].operators)
+
+    def settle(self, value: Value) -> Value:
+        return self.bb.emit(self.bb.normalize(value))
+
+    # The walk over the operators.
 
     def convert_graph(self) -> None:
         for index, operator in enumerate(self.graph.operators):
@@ -166,10 +219,11 @@ class Converter(OperatorConverter):  # type: ignore[misc]
             except EdgekitError:
                 raise
             except Exception as error:
+                hint = error.hint if isinstance(error, RefusedError) else None
                 raise UnsupportedModelError(
                     f"{operator.name} ({place(self.graph, index)}) cannot be imported: "
                     f"{_first_line(error)}",
-                    hint="export the model without this use of the operator",
+                    hint=hint or "export the model without this use of the operator",
                 ) from error
         self.bb.node = ""
 
@@ -215,6 +269,11 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         return any(self.graph.tensors[i].quantization for i in operator.outputs)
 
     def _convert(self, operator: TfliteOperator, flat: tflite.Operator) -> None:
+        if operator.name in control.CONTROL:
+            results = control.CONTROL[operator.name](self, operator)
+            for index, value in zip(operator.outputs, results, strict=True):
+                self.set_value(index, value)
+            return
         if operator.name in MOVED:
             self._check_moves_unchanged(operator)
         if has_float_input(self.graph, operator):

@@ -9,6 +9,9 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
+from edgekit.base.arrays import Array
 from edgekit.base.errors import MissingToolError, ModelError, StorageError
 from edgekit.base.tensors import Quantization
 from edgekit.base.wording import counted, size
@@ -31,6 +34,7 @@ DTYPES = {
     9: "int8",
     10: "float64",
     12: "uint64",
+    13: "resource",
     15: "uint32",
     16: "uint16",
 }
@@ -51,6 +55,12 @@ BYTES_PER_ELEMENT = {
 }
 
 
+VariableKey = tuple[str, str]
+"""The container and the name of a variable, as the file has them."""
+_CALLS = {"CALL": 1, "CALL_ONCE": 1, "IF": 2, "WHILE": 2}
+"""The number of graphs that an operator calls."""
+
+
 @dataclass(frozen=True)
 class TfliteTensor:
     name: str
@@ -61,6 +71,8 @@ class TfliteTensor:
     """The declared shape, with -1 for open dimensions."""
     quantization: Quantization | None
     constant_bytes: int
+    constant_at: int
+    """The place of a constant's bytes in the file."""
     variable: bool
     sparse: bool
 
@@ -79,6 +91,10 @@ class TfliteOperator:
     inputs: tuple[int, ...]
     """Indices into the graph's tensors; -1 for an optional one left out."""
     outputs: tuple[int, ...]
+    graphs: tuple[int, ...] = ()
+    """The graphs that the operator calls, in the order of its options."""
+    variable: VariableKey = ("", "")
+    """The variable that VAR_HANDLE stands for."""
 
 
 @dataclass(frozen=True)
@@ -146,13 +162,14 @@ def _looks_like(data: bytes) -> str:
 def _model(data: bytes) -> TfliteFile:
     root = Buffer(data).root()
     codes = [_operator_name(code) for code in root.tables(1)]
-    buffer_sizes = [_buffer_size(entry) for entry in root.tables(4)]
-    graphs = tuple(_graph(table, codes, buffer_sizes) for table in root.tables(2))
+    buffers = [_buffer_span(entry) for entry in root.tables(4)]
+    graphs = tuple(_graph(table, codes, buffers) for table in root.tables(2))
     version = root.number(0, "I")
     if version != 3:
         raise DamagedBufferError(f"it says schema version {version}, and only 3 exists")
     if not graphs:
         raise DamagedBufferError("it holds no graph")
+    _check_calls(graphs)
     return TfliteFile(data, version, graphs)
 
 
@@ -174,17 +191,38 @@ def _builtin_operators() -> dict[int, str]:
     return {value: name for name, value in vars(BuiltinOperator).items() if isinstance(value, int)}
 
 
-def _buffer_size(table: Table) -> int:
+def _check_calls(graphs: tuple[TfliteGraph, ...]) -> None:
+    """Check that every graph that is called exists, and that none calls itself."""
+    called = [{g for operator in graph.operators for g in operator.graphs} for graph in graphs]
+    for number in sorted(set().union(*called)):
+        if not 0 <= number < len(graphs):
+            raise DamagedBufferError(f"it calls graph {number}, which does not exist")
+    left = set(range(len(graphs)))
+    while leaves := {number for number in left if not called[number] & left}:
+        left -= leaves
+    if left:
+        raise DamagedBufferError(f"its graph {min(left)} calls itself")
+
+
+def values_of(file: TfliteFile, tensor: TfliteTensor) -> Array:
+    """Return a constant's values."""
+    if tensor.sparse or tensor.dtype not in BYTES_PER_ELEMENT:
+        raise ValueError(f"the values of '{tensor.name}' are packed")
+    count = math.prod(tensor.shape)
+    array = np.frombuffer(file.data, tensor.dtype, count, tensor.constant_at)
+    return array.reshape(tensor.shape)
+
+
+def _buffer_span(table: Table) -> tuple[int, int]:
     if table.number(1, "Q") > 1:
         raise DamagedBufferError("it keeps weights outside the FlatBuffer, which is not supported")
-    span = table.span(0)
-    return span[1] if span else 0
+    return table.span(0) or (0, 0)
 
 
-def _graph(table: Table, codes: list[str], buffer_sizes: list[int]) -> TfliteGraph:
+def _graph(table: Table, codes: list[str], buffers: list[tuple[int, int]]) -> TfliteGraph:
     taken: set[str] = set()
     tensors = tuple(
-        _tensor(entry, index, buffer_sizes, taken) for index, entry in enumerate(table.tables(0))
+        _tensor(entry, index, buffers, taken) for index, entry in enumerate(table.tables(0))
     )
     operators = tuple(_operator(entry, codes, len(tensors)) for entry in table.tables(3))
     return TfliteGraph(
@@ -195,7 +233,9 @@ def _graph(table: Table, codes: list[str], buffer_sizes: list[int]) -> TfliteGra
     )
 
 
-def _tensor(table: Table, index: int, buffer_sizes: list[int], taken: set[str]) -> TfliteTensor:
+def _tensor(
+    table: Table, index: int, buffers: list[tuple[int, int]], taken: set[str]
+) -> TfliteTensor:
     name = _unique(table.text(3) or f"tensor_{index}", index, taken)
     shape = table.integers(0)
     signature = table.integers(7) or shape
@@ -210,9 +250,9 @@ def _tensor(table: Table, index: int, buffer_sizes: list[int], taken: set[str]) 
     needed = math.prod(shape) * BYTES_PER_ELEMENT.get(dtype, 1)
     if needed > MAX_TENSOR_BYTES:
         raise DamagedBufferError(f"tensor '{name}' would take {size(needed)}")
-    if buffer >= len(buffer_sizes):
+    if buffer >= len(buffers):
         raise DamagedBufferError(f"tensor '{name}' uses buffer {buffer}, which does not exist")
-    stored = buffer_sizes[buffer]
+    place, stored = buffers[buffer]
     if stored and not sparse and dtype in BYTES_PER_ELEMENT and stored != needed:
         raise DamagedBufferError(
             f"tensor '{name}' needs {counted(needed, 'byte')} of data, but has {stored}"
@@ -224,6 +264,7 @@ def _tensor(table: Table, index: int, buffer_sizes: list[int], taken: set[str]) 
         signature=signature,
         quantization=_quantization(table.table(4), name, shape),
         constant_bytes=stored,
+        constant_at=place,
         variable=bool(table.number(5, "?")),
         sparse=sparse,
     )
@@ -259,13 +300,22 @@ def _operator(table: Table, codes: list[str], tensors: int) -> TfliteOperator:
     code = table.number(0, "I")
     if code >= len(codes):
         raise DamagedBufferError(f"an operator has code {code}, which does not exist")
-    table.table(4)  # The options must lie inside the file, too, whatever their type.
+    options = table.table(4)  # They must lie inside the file, too, whatever their type.
     table.span(5)
+    name = codes[code]
     return TfliteOperator(
-        codes[code],
+        name,
         inputs=_indices(table, 1, tensors, optional=True),
         outputs=_indices(table, 2, tensors),
+        graphs=tuple(
+            options.number(field, "i") if options else 0 for field in range(_CALLS.get(name, 0))
+        ),
+        variable=_variable(options) if name == "VAR_HANDLE" and options else ("", ""),
     )
+
+
+def _variable(options: Table) -> VariableKey:
+    return options.text(0) or "", options.text(1) or ""
 
 
 def _indices(table: Table, field: int, tensors: int, optional: bool = False) -> tuple[int, ...]:

@@ -9,7 +9,13 @@ from __future__ import annotations
 from collections import Counter
 
 from edgekit.models.model import UnsupportedOperator
-from edgekit.models.tflite.file import BYTES_PER_ELEMENT, TfliteGraph, TfliteOperator
+from edgekit.models.tflite.file import (
+    BYTES_PER_ELEMENT,
+    TfliteFile,
+    TfliteGraph,
+    TfliteOperator,
+)
+from edgekit.models.tflite.states import called_graphs, why_uninitialised
 
 _COMPUTED = """
     ABS ADD ADD_N ARG_MAX ARG_MIN AVERAGE_POOL_2D BATCH_MATMUL CAST CEIL CONCATENATION CONV_2D COS
@@ -40,25 +46,29 @@ COMPUTED_QUANTIZED = frozenset(_COMPUTED_QUANTIZED.split())
 TYPES = frozenset(BYTES_PER_ELEMENT) - {"complex64", "float64", "uint16"}
 DYNAMIC_RANGE = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"})
 _STATEFUL = """
-    ASSIGN_VARIABLE BIDIRECTIONAL_SEQUENCE_LSTM BIDIRECTIONAL_SEQUENCE_RNN CALL_ONCE LSTM
-    READ_VARIABLE RNN SVDF UNIDIRECTIONAL_SEQUENCE_LSTM UNIDIRECTIONAL_SEQUENCE_RNN VAR_HANDLE
+    BIDIRECTIONAL_SEQUENCE_LSTM BIDIRECTIONAL_SEQUENCE_RNN LSTM RNN SVDF
+    UNIDIRECTIONAL_SEQUENCE_LSTM UNIDIRECTIONAL_SEQUENCE_RNN
 """
 STATEFUL = frozenset(_STATEFUL.split())
-CONTROL_FLOW = frozenset({"CALL", "IF", "STABLEHLO_CASE", "STABLEHLO_WHILE", "WHILE"})
+_CALLING = "ASSIGN_VARIABLE CALL CALL_ONCE IF READ_VARIABLE VAR_HANDLE WHILE"
+CALLING = frozenset(_CALLING.split())
+"""Operators that call graphs or keep variables."""
+CONTROL_FLOW = frozenset({"STABLEHLO_CASE", "STABLEHLO_WHILE"})
 
 
-def unsupported_operators(graph: TfliteGraph) -> tuple[UnsupportedOperator, ...]:
+def unsupported_operators(file: TfliteFile) -> tuple[UnsupportedOperator, ...]:
     """Return every operator that cannot be imported, at its first use."""
-    first: dict[tuple[str, str], int] = {}
+    first: dict[tuple[str, str], str] = {}
     counts: Counter[tuple[str, str]] = Counter()
-    for index, operator in enumerate(graph.operators):
-        reason = why_unsupported(graph, operator)
-        if reason is not None:
-            first.setdefault((operator.name, reason), index)
-            counts[operator.name, reason] += 1
+    for graph in called_graphs(file):
+        for index, operator in enumerate(graph.operators):
+            reason = why_unsupported(graph, operator) or why_uninitialised(file, operator)
+            if reason is not None:
+                first.setdefault((operator.name, reason), place(graph, index))
+                counts[operator.name, reason] += 1
     return tuple(
-        UnsupportedOperator(name, place(graph, index), reason, counts[name, reason])
-        for (name, reason), index in first.items()
+        UnsupportedOperator(name, found, reason, counts[name, reason])
+        for (name, reason), found in first.items()
     )
 
 
@@ -83,6 +93,8 @@ def why_unsupported(graph: TfliteGraph, operator: TfliteOperator) -> str | None:
     name = operator.name
     if name.startswith("CUSTOM:"):
         return "a custom operator exists only in the program it was made for"
+    if name in CALLING:
+        return None
     if name in STATEFUL:
         return "it keeps state from one run to the next"
     if name in CONTROL_FLOW:

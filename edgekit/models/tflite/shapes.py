@@ -32,7 +32,7 @@ def fold(name: str, operator: tflite.Operator, values: Sequence[Array]) -> Array
     """Return the operator's value on constants; None for operators that do not occur in shapes."""
     if name not in FOLDS or any(value.size > MAX_FOLDED_ELEMENTS for value in values):
         return None
-    if any(value.dtype.kind != "i" for value in values):  # Arithmetic on data may be fused.
+    if any(value.dtype.kind not in "ib" for value in values):  # Arithmetic on data may be fused.
         return None
     result = FOLDS[name](operator, values)
     return result if result.size <= MAX_FOLDED_ELEMENTS else None
@@ -116,11 +116,20 @@ FOLDS: dict[str, Fold] = {
     "CAST": _cast,
     "CONCATENATION": _concatenation,
     "EXPAND_DIMS": _expand_dims,
+    "EQUAL": lambda _, v: np.asarray(v[0] == v[1]),
     "FLOOR_DIV": lambda _, v: np.asarray(v[0] // v[1]),
     "GATHER": _gather,
+    "GREATER": lambda _, v: np.asarray(v[0] > v[1]),
+    "GREATER_EQUAL": lambda _, v: np.asarray(v[0] >= v[1]),
+    "LESS": lambda _, v: np.asarray(v[0] < v[1]),
+    "LESS_EQUAL": lambda _, v: np.asarray(v[0] <= v[1]),
+    "LOGICAL_AND": lambda _, v: np.logical_and(v[0], v[1]),
+    "LOGICAL_NOT": lambda _, v: np.logical_not(v[0]),
+    "LOGICAL_OR": lambda _, v: np.logical_or(v[0], v[1]),
     "MAXIMUM": lambda _, v: np.maximum(v[0], v[1]),
     "MINIMUM": lambda _, v: np.minimum(v[0], v[1]),
     "MUL": lambda _, v: np.asarray(v[0] * v[1]),
+    "NOT_EQUAL": lambda _, v: np.asarray(v[0] != v[1]),
     "PACK": _pack,
     "REDUCE_PROD": _reduce_prod,
     "RESHAPE": _reshape,

@@ -34,6 +34,7 @@ def packing(axis: int) -> dict[str, Any]:
     return {"table": "PackOptions", "valuesCount": 2, "axis": axis}
 
 
+COMPARED = ("EQUAL", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL", "NOT_EQUAL")
 Example = tuple[str, Sequence[np.ndarray], dict[str, Any]]
 EXAMPLES: list[Example] = [
     ("STRIDED_SLICE", [SHAPE, whole(1), whole(3), ONE], slicing()),
@@ -65,6 +66,9 @@ EXAMPLES: list[Example] = [
     ("FLOOR_DIV", [SHAPE - 4, whole(2)], {"table": "FloorDivOptions"}),
     ("MAXIMUM", [SHAPE, whole(4)], {}),
     ("MINIMUM", [SHAPE, whole(4)], {}),
+    *((name, [SHAPE, whole(3)], {}) for name in COMPARED),
+    *((name, [SHAPE > 2, np.array([True])], {}) for name in ("LOGICAL_AND", "LOGICAL_OR")),
+    ("LOGICAL_NOT", [SHAPE > 2], {}),
 ]
 
 
@@ -86,9 +90,10 @@ def litert(content: bytes, values: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def model_of(name: str, values: Sequence[np.ndarray], options: dict[str, Any]) -> bytes:
-    tensors = [T("v0", np.shape(values[0]), "int32")]
+    tensors = [T("v0", np.shape(values[0]), values[0].dtype.name)]
     tensors += [constant(f"v{i}", value) for i, value in enumerate(values[1:], 1)]
-    kind = "int64" if name == "CAST" else "int32"
+    is_flag = name in COMPARED or name.startswith("LOGICAL")
+    kind = "int64" if name == "CAST" else "bool" if is_flag else "int32"
     names = tuple(tensor.name for tensor in tensors)
     return tflite_bytes(
         [*tensors, T("r", (), kind)], [Op(name, names, ("r",), options)], ["v0"], ["r"]
