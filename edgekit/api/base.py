@@ -115,7 +115,9 @@ class WorkspaceBase:
     def _destination(self, request: BuildRequest, out: PathLike | None) -> Path:
         from edgekit.building.build import default_destination
 
-        return self.data.path(out if out is not None else default_destination(request))
+        if out is not None:
+            return self.data.path(out)
+        return default_destination(request, self.data.start)
 
     def _target(
         self, model: PathLike | None, how: TargetKeywords

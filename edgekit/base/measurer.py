@@ -6,6 +6,7 @@ about a board's, and instructions nothing about time.
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 from edgekit.base.wording import measured
@@ -18,6 +19,25 @@ Unit = Literal["seconds", "instructions"]
 """The unit of a search's numbers. `microseconds` of instructions are thousands of them."""
 
 _BESIDE = {"emulator": "emulated", "simulator": "simulated", None: "of unknown origin"}
+
+
+_QEMU_MACHINES = ("linux,dummy-virt", "riscv-virtio", "qemu,")
+"""Machines of QEMU in a device tree, which no board is."""
+_KVM = ("kvm-clock", "KVM Virtual Machine")
+_QEMU_CPU = re.compile(r"QEMU|^CPU implementer\s*: 0x00$", re.MULTILINE)
+
+
+def measurer_by(platform: str, cpuinfo: str) -> Measurer:
+    """Return what measures on a machine, by what its firmware and its kernel say of it.
+
+    `platform` has the device tree's machine, the DMI's vendor and product, and the clock sources. A
+    virtual machine that QEMU runs on the CPU itself (KVM) is not emulated.
+    """
+    if any(machine in platform for machine in _QEMU_MACHINES):
+        return "emulator"
+    is_of_qemu = "QEMU" in platform or _QEMU_CPU.search(cpuinfo) is not None
+    is_emulated = is_of_qemu and not any(sign in platform for sign in _KVM)
+    return "emulator" if is_emulated else "hardware"
 
 
 def figure(value: float, unit: str, measured_by: Measurer | None) -> str:

@@ -13,6 +13,7 @@ from edgekit.base.errors import BundleError, UsageError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import replace_directory, storage_errors
 from edgekit.base.options import option
+from edgekit.base.own_folder import own_folder, remember_origin
 from edgekit.building.build_manifest import manifest_for
 from edgekit.building.compilation import Compilation, compiling_in_process
 from edgekit.building.compile_process import compiling_in_child
@@ -74,6 +75,7 @@ def build(
             make(order)
         with storage_errors("put the bundle in place", out):
             replacing.close()
+    remember_origin(out, request.source.path)
     bundle = open_bundle(out)
     remark = product.remark(request, bundle.manifest)
     if remark:
@@ -95,8 +97,17 @@ def build(
     )
 
 
-def default_destination(request: BuildRequest) -> Path:
-    return Path("build") / f"{request.source.name}-{request.board.name}"
+def default_destination(request: BuildRequest, start: Path) -> Path:
+    """Return the folder for a bundle in the folder `start`; never that of another model."""
+
+    def is_ours(folder: Path) -> bool:
+        try:
+            return open_bundle(folder).manifest.model.sha256 == request.source.sha256
+        except BundleError:
+            return True  # `check_destination` decides about it
+
+    name = f"{request.source.name}-{request.board.name}"
+    return own_folder(start, name, request.source.path, is_ours)
 
 
 def check_destination(out: Path, workspace: Path | None = None) -> None:

@@ -33,6 +33,7 @@ def run_matrix(
     console: Console, model: Path, chosen: MatrixOptions, plan: BenchPlan, where: DeviceChoice
 ) -> None:
     from edgekit.api.choice import device_for_board
+    from edgekit.base.own_folder import own_folder
     from edgekit.verbs.matrix import measure_matrix
 
     setting = console.workspace.setting
@@ -47,7 +48,7 @@ def run_matrix(
         source,
         _words(chosen.boards or ""),
         _words(chosen.offloads or "auto"),
-        chosen.out or Path("build") / f"{source.name}-matrix",
+        chosen.out or own_folder(setting.data.start, f"{source.name}-matrix", source.path),
         plan,
         reach=reach,
         twin=where.twin,

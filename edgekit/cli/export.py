@@ -38,7 +38,7 @@ def command(console: Console, bundle: Path, out: Path | None, archive: bool) -> 
     opened = open_bundle(bundle)
     result = export(
         opened,
-        out or default_destination(opened),
+        out or default_destination(opened, console.workspace.data.start),
         archive=archive,
         folder=console.workspace.data.folder,
         events=console.events,

@@ -53,10 +53,11 @@ def command(
 ) -> None:
     """Show what happened on a device: deployments, rollbacks, runs and how they ended."""
     device = console.workspace.reached(**where).log_keeper()
+    measured_by = device.ask_measurer()
     if follow:
-        device.read_log(lines, follow=lambda entry: _show(console, entry, device.measured_by))
+        device.read_log(lines, follow=lambda entry: _show(console, entry, measured_by))
         return
-    report = LogReport(device.name, device.measured_by, device.read_log(lines))
+    report = LogReport(device.name, measured_by, device.read_log(lines))
     console.report(report, lambda: _render(console, report))
 
 

@@ -42,7 +42,7 @@ def command(
     if model is not None:
         wanted = choose_model(versions, model, device.name)
         versions = tuple(version for version in versions if version.record.model == wanted)
-    report = VersionsReport(device.name, keeper.measured_by, versions)
+    report = VersionsReport(device.name, keeper.ask_measurer(), versions)
     console.report(report, lambda: _render(console, report))
 
 

@@ -48,8 +48,7 @@ class RunsAgent(Protocol):
 class KeepsVersions(RunsAgent, Protocol):
     """A device that keeps several versions of a model."""
 
-    @property
-    def measured_by(self) -> Measurer: ...
+    def ask_measurer(self) -> Measurer: ...
 
     def versions(self) -> tuple[Version, ...]:
         """Return every deployed version whose files remain, the newest first."""
@@ -60,8 +59,7 @@ class KeepsLog(Protocol):
     @property
     def name(self) -> str: ...
 
-    @property
-    def measured_by(self) -> Measurer: ...
+    def ask_measurer(self) -> Measurer: ...
 
     def read_log(
         self, lines: int, *, follow: Callable[[LogEntry], None] | None = None
@@ -136,6 +134,9 @@ class HasLine(Protocol):
     def name(self) -> str: ...
 
     @property
+    def is_emulated(self) -> bool: ...
+
+    @property
     def baud(self) -> int: ...
 
     @property
@@ -187,6 +188,10 @@ class Device(ABC):
     def measured_by(self) -> Measurer:
         """What its times come from, as far as is known before it is opened."""
         return "emulator" if self.is_emulated else "hardware"
+
+    def ask_measurer(self) -> Measurer:
+        """Return what its times come from, as the device itself says; DeviceError if it is gone."""
+        return self.measured_by
 
     def prepare(self, events: Events = SILENT) -> None:  # noqa: B027 - many need nothing
         """Make what the device needs on this host, once for all devices of a board."""

@@ -30,7 +30,7 @@ def watch_line(device: HasLine, say: Callable[[dict[str, object]], None]) -> Non
             except DeviceBusy:
                 found = "in use"
             if not said:
-                say({"state": "up"})
+                say({"state": "up", "is_emulated": device.is_emulated})
             if found != said:
                 say({"state": found})
                 said = found

@@ -26,8 +26,13 @@ class OwnDevice:
     leases: dict[str, Lease] = field(default_factory=dict)
     """Leases by the tracker's offer: a lease may arrive before its session does."""
     turns: Turns = field(default_factory=Turns)
+    is_emulated: bool = field(init=False)
+    """Whether it is a twin of this host, or said when it came up that it is emulated."""
     load: float | None = None
     temperature: float | None = None
+
+    def __post_init__(self) -> None:
+        self.is_emulated = self.member.is_emulated
 
     @property
     def name(self) -> str:
@@ -93,7 +98,7 @@ class OwnDevice:
             lease=self.lease,
             load=self.load,
             temperature=self.temperature,
-            is_emulated=self.member.is_emulated,
+            is_emulated=self.is_emulated,
             address=self.member.address,
             queue=turns.waiters(held_by),
             reservation=turns.reservation,
@@ -104,6 +109,7 @@ class OwnDevice:
         state = message.get("state")
         if state == "up":
             self.port = int(message.get("port", 0))
+            self.is_emulated = self.member.is_emulated or bool(message.get("is_emulated"))
             self.health = health.came_up(self.health, now)
             return "is up"
         if state == "in use":

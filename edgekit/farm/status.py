@@ -66,7 +66,7 @@ class DeviceStatus:
     host: str = ""
     """The joined host that has the device; empty for a device of this host."""
     is_emulated: bool = False
-    """Whether it is a twin, whose times are not the board's."""
+    """Whether it is emulated: its times are not the board's."""
     address: str = ""
     """The address of the device, which tells two devices of one name apart."""
     queue: tuple[Waiter, ...] = ()

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Literal
 
 from edgekit.base.errors import DeviceError, UsageError
 from edgekit.base.events import SILENT, Events
+from edgekit.base.measurer import Measurer
 from edgekit.base.options import option
 from edgekit.base.signals import signal_meaning
 from edgekit.devices.linux.agent_messages import AgentMessages
@@ -63,6 +64,8 @@ class Serving:
     port: int
     tvm: str
     """The version of TVM on the device."""
+    measured_by: Measurer
+    """What measures on the device, as it says itself."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,8 @@ class ServingEvent:
     """The port of this host that leads to the device, if it is up."""
     offer: str = ""
     """The tracker's offer that the session came with."""
+    is_emulated: bool | None = None
+    """Whether the device, which is up, says that it is emulated."""
 
 
 def serve_until_lost(
@@ -144,8 +149,9 @@ class _Server:
             check_versions(info.tvm, info.tvm_ffi, device.name)
             with self._forwarded(connection) as forward:
                 serving = Serving(
-                    device.name, plan.key, plan.tracker, LOOPBACK, forward.port, info.tvm
-                )
+                    device.name, plan.key, plan.tracker, LOOPBACK, forward.port, info.tvm,
+                    agent.measured_by,
+                )  # fmt: skip
                 follower = _AgentFollower(self, connection, forward, serving)
                 words = [
                     *(agent.program, "serve", "--key", plan.key, "--end-with-parent"),
@@ -253,4 +259,6 @@ class _AgentFollower:
         self._server.is_up = True
         self._server.was_up = True
         self._server.started(self._serving)
-        self._server.changed(ServingEvent("up", port=self._serving.port))
+        is_emulated = self._serving.measured_by == "emulator"
+        up = ServingEvent("up", port=self._serving.port, is_emulated=is_emulated)
+        self._server.changed(up)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from edgekit.backends.plan import OffloadPlan
+from edgekit.base.measurer import Measurer
 from edgekit.base.tensors import TensorSpec
 from edgekit.compiler.schedules.choices import Choice
 from edgekit.cross.link import Linker
@@ -203,6 +204,7 @@ class Up:
     """The message that a device serves behind this port."""
 
     port: int
+    measured_by: Measurer
 
 
 @dataclass(frozen=True)

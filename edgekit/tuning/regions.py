@@ -61,6 +61,11 @@ def measure_regions(
             hint=f"add {option('offload', 'NAMES')}, "
             'or backends = ["NAME"] under [offload] in edgekit.toml',
         )
+    if device.ask_measurer() != device.measured_by:
+        raise UsageError(
+            f"{device.name} runs in QEMU: its times can't decide for a board",
+            hint=f"{option('twin')} measures on a twin, for twins",
+        )
     if device.is_emulated:
         events.warn(f"{device.name} is emulated: its times decide for twins, and for no real board")
     store = request.store
@@ -191,11 +196,6 @@ class _BothWays:
         bundle = self._bundle(way)
         inputs = bundle.reference_inputs()
         with device.opened(bundle, purpose="measure regions") as session:
-            if session.measured_by != device.measured_by:
-                raise UsageError(
-                    f"{device.name} runs in QEMU: its times can't decide for a board",
-                    hint=f"{option('twin')} measures on a twin, for twins",
-                )
             outputs = session.run(inputs).outputs
             samples = session.bench(inputs, plan)
         return _Timed(median(samples.nanoseconds) / 1e3, is_busy(samples), outputs)

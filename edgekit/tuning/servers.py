@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from edgekit.base.child import Child, ChildGone
-from edgekit.base.errors import DeviceError, EdgekitError
+from edgekit.base.errors import DeviceError, EdgekitError, UsageError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.measurer import Measurer
+from edgekit.base.options import option
 from edgekit.rpc.protocol import TrackerAddress
 from edgekit.rpc.server import ServePlan
 from edgekit.rpc.tracker import private_tracker
@@ -50,6 +51,7 @@ def served(
     """Serve devices, the key of each its name; raise DeviceError if none comes up."""
     lock = threading.Lock()
     names: dict[int, str] = {}
+    measurers: dict[str, Measurer] = {}
 
     def told(name: str, text: str) -> None:
         with lock:
@@ -66,7 +68,8 @@ def served(
         problems: list[DeviceError] = []
         for name, child in children:
             try:
-                names[_port_of(name, child, told)] = name
+                up = _first_up(name, child, told)
+                names[up.port], measurers[name] = name, up.measured_by
             except DeviceError as error:
                 problems.append(error)
                 told(name, error.message)
@@ -75,11 +78,27 @@ def served(
             threading.Thread(target=_listen, args=follow, daemon=True).start()
         if not names:
             raise problems[0]
-        up = tuple(dict.fromkeys(names.values()))
-        yield Pool(tracker, up, up, lambda port: names.get(port, "a device"))
+        is_emulated = are_emulated({n: by == "emulator" for n, by in measurers.items()})
+        ready = tuple(measurers)
+        yield Pool(
+            tracker, ready, ready, lambda port: names.get(port, "a device"), is_emulated=is_emulated
+        )
 
 
-def _port_of(name: str, child: Child, told: Callable[[str, str], None]) -> int:
+def are_emulated(devices: Mapping[str, bool]) -> bool:
+    """Return whether all devices are emulated; UsageError for some, which would mix times."""
+    twins = [name for name, is_emulated in devices.items() if is_emulated]
+    boards = [name for name, is_emulated in devices.items() if not is_emulated]
+    if twins and boards:
+        raise UsageError(
+            f"{twins[0]} is emulated and {boards[0]} is not: their times can't be mixed",
+            hint=f"tune on boards or on twins: name them with {option('device')}; "
+            f"`edgekit farm drain {twins[0]}` takes one out of a farm",
+        )
+    return bool(twins)
+
+
+def _first_up(name: str, child: Child, told: Callable[[str, str], None]) -> Up:
     while True:
         try:
             message = child.receive(_SECONDS_TO_COME_UP)
@@ -89,7 +108,7 @@ def _port_of(name: str, child: Child, told: Callable[[str, str], None]) -> int:
                 hint="`edgekit rpc serve` with that device shows details",
             ) from gone
         if isinstance(message, Up):
-            return message.port
+            return message
         told(name, message.text)
 
 

@@ -43,7 +43,7 @@ def main() -> None:
 
 def _serve_remote(plan: ServePlan, channel: Channel) -> None:
     def started(serving: Serving) -> None:
-        channel.send(Up(serving.port))
+        channel.send(Up(serving.port, serving.measured_by))
 
     def report(event: object) -> None:
         if isinstance(event, Warned):
@@ -83,7 +83,7 @@ def _follow(lines: IO[bytes], channel: Channel) -> None:
         if message.get("state") == "listening":
             port = int(message["port"])
         elif message.get("state") == "registered":
-            channel.send(Up(port))
+            channel.send(Up(port, "hardware"))
         elif message.get("state") == "turned away":
             channel.send(Trouble(str(message.get("reason", ""))))
 

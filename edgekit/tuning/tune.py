@@ -133,7 +133,8 @@ def quick_tune(
         for kernel in (() if report is None else report.kernels)
         if kernel.choice is not None and kernel.own_us is not None and kernel.best_us is not None
     }
-    known = tuned_kernels(request.board.target, request.store, events, twin=device.is_emulated)
+    twin = device.is_emulated if report is None else report.measured_by == "emulator"
+    known = tuned_kernels(request.board.target, request.store, events, twin=twin)
     return replace(request, choices=choices_of({**better, **known})), report
 
 

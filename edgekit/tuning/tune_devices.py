@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,6 @@ from edgekit.agent.build import AGENT, build_agent
 from edgekit.base.errors import DeviceError, EdgekitError, UsageError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import scratch_directory
-from edgekit.base.options import option
 from edgekit.base.paths import cache_dir
 from edgekit.devices.choice import Candidate, device_for, devices_for
 from edgekit.devices.keeper_client import FarmDown, this_user
@@ -23,7 +22,7 @@ from edgekit.project.file import LOCAL
 from edgekit.rpc.protocol import TrackerAddress, parse_tracker
 from edgekit.rpc.server import ServePlan
 from edgekit.tuning.messages import LocalPlan
-from edgekit.tuning.servers import Plan, Pool, served
+from edgekit.tuning.servers import Plan, Pool, are_emulated, served
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,14 +65,13 @@ def pool_for(
 @contextmanager
 def pool_of(board: Board, devices: Sequence[Device], events: Events = SILENT) -> Iterator[Pool]:
     """Serve devices that were chosen."""
-    is_emulated = _are_emulated({device.name: device.is_emulated for device in devices})
     with scratch_directory(cache_dir()) as workspace:
 
         def plans(tracker: TrackerAddress) -> Sequence[tuple[str, Plan]]:
             return [(d.name, _plan(board, d, tracker, workspace, events)) for d in devices]
 
         with served(plans, events) as pool:
-            yield replace(pool, is_emulated=is_emulated)
+            yield pool
 
 
 @contextmanager
@@ -120,20 +118,7 @@ def _farm_pool(
         return None
     keys = {device.key for device in named}
     lent = {device.name: device.is_emulated for device in members if device.key in keys}
-    return _lent(status, named, _are_emulated(lent), purpose, events)
-
-
-def _are_emulated(devices: Mapping[str, bool]) -> bool:
-    """Return whether all devices are emulated; UsageError for some, which would mix times."""
-    twins = [name for name, is_emulated in devices.items() if is_emulated]
-    boards = [name for name, is_emulated in devices.items() if not is_emulated]
-    if twins and boards:
-        raise UsageError(
-            f"{twins[0]} is emulated and {boards[0]} is not: their times can't be mixed",
-            hint=f"tune on boards or on twins: name them with {option('device')}; "
-            f"`edgekit farm drain {twins[0]}` takes one out of a farm",
-        )
-    return bool(twins)
+    return _lent(status, named, are_emulated(lent), purpose, events)
 
 
 def _lent(
@@ -154,8 +139,18 @@ def _lent(
     def taken(port: int, offer: str) -> None:
         try:
             note_lease(port, offer, owner, purpose, 2 * HELD_SECONDS)
+            at_port = [device for device in farm_status().devices if device.port == port]
         except EdgekitError as error:
             events.note(f"the farm does not know of the lease: {error.message}")
+            return
+        # The search began before this device had come up, which says what it is.
+        for device in at_port:
+            if device.is_emulated != is_emulated:
+                kind = "emulated" if device.is_emulated else "not emulated"
+                raise UsageError(
+                    f"{device.name} has come up and is {kind}, unlike what the search began with",
+                    hint="run the same command again: `edgekit farm status` names the devices",
+                )
 
     return Pool(
         tracker=parse_tracker(status.tracker),

@@ -18,6 +18,7 @@ from edgekit.base.errors import EdgekitError, OffloadRefusedError, StorageError,
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import storage_errors, write_atomically
 from edgekit.base.options import option
+from edgekit.base.own_folder import remember_origin
 from edgekit.building.choose import BuildOptions, make_request
 from edgekit.building.request import BuildRequest
 from edgekit.models.model import ModelSource
@@ -68,6 +69,7 @@ def measure_matrix(
     loaded = list({(board := workspace.board(name)).name: board for name in boards}.values())
     shared = _Cells(workspace, source, out, plan)
     refused = _refused(shared, loaded, offloads)
+    remember_origin(out, source.path)
     for cell in refused.values():
         state.add(cell)
     wanted = {
@@ -161,7 +163,7 @@ def _measure(shared: _Cells, board: Board, offload: str, device: Device, events:
     from edgekit.verbs.verify import raise_if_failed, verify
 
     try:
-        request = shared.request(board, offload, device.is_emulated)
+        request = shared.request(board, offload, device.ask_measurer() == "emulator")
         out = shared.out / "bundles" / f"{board.name}-{offload}"
         bundle = build(request, out, events=events).bundle
         with device.opened(bundle, purpose="matrix", events=events) as session:

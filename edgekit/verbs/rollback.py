@@ -82,7 +82,7 @@ def rollback(
             stage.result = "it runs" if seconds is not None else "its files are whole"
         agent.client.make_current(record, _log_line(record, seconds))
     before = next((v.record.digest for v in versions if v.current and v.record.model == name), None)
-    return RollbackReport(device.name, device.measured_by, chosen, before, seconds)
+    return RollbackReport(device.name, agent.measured_by, chosen, before, seconds)
 
 
 def _check_files(agent: ReadyAgent, record: VersionRecord) -> None:

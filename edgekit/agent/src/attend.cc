@@ -69,6 +69,21 @@ void SendFile(const std::string& path) {
 }
 
 // Seconds since the start of the system: a board's clock may be wrong.
+// What tells whether the machine is emulated; `edgekit/devices/linux/probe.py` lists the same files.
+std::string Platform() {
+  std::string words;
+  for (const char* path :
+       {"/proc/device-tree/compatible", "/sys/class/dmi/id/sys_vendor",
+        "/sys/class/dmi/id/product_name",
+        "/sys/devices/system/clocksource/clocksource0/available_clocksource"}) {
+    words += FirstBytes(path, kLargestHolder) + " ";
+  }
+  for (char& byte : words) {
+    if (byte == '\0' || byte == '\n') byte = ' ';
+  }
+  return words;
+}
+
 long Uptime() { return std::atol(FirstBytes("/proc/uptime", 32).c_str()); }
 
 // Ends the commands of a connection whose input is a stream of data, with no room for signs of
@@ -140,8 +155,7 @@ class LeaseServer {
     utsname system;
     uname(&system);
     Tell("machine", system.machine);
-    const std::string tree = FirstBytes("/proc/device-tree/compatible", kLargestHolder);
-    if (tree.find("linux,dummy-virt") != std::string::npos) Tell("emulated");
+    Tell("platform", Platform());
     for (size_t i = 4; i < words.size(); ++i) {
       const int64_t size = FileSize(words[i]);
       if (size >= 0) Tell("file", std::to_string(size) + " " + words[i]);

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from edgekit.base.errors import DeviceError
 from edgekit.base.events import SILENT, Events
+from edgekit.base.measurer import Measurer, measurer_by
 from edgekit.base.options import option
 from edgekit.base.wording import duration
 from edgekit.devices.base import DeviceBusy
@@ -24,7 +25,7 @@ from edgekit.devices.linux.device_log import ADD_TO_LOG
 from edgekit.devices.linux.probe import (
     FIND_ROOT,
     FOLDER,
-    QEMU,
+    PLATFORM,
     DeviceFacts,
     Processor,
     ask_device,
@@ -82,8 +83,13 @@ shift 4
 say root "$root"
 {{ read -r machine </proc/sys/kernel/arch; }} 2>/dev/null || machine=$(uname -m)
 say machine "$machine"
-{{ IFS= read -r tree </proc/device-tree/compatible; }} 2>/dev/null
-case "${{tree-}}" in *{QEMU}*) say emulated;; esac
+platform=
+for file in {" ".join(PLATFORM)}; do
+  word=
+  {{ IFS= read -r word <"$file"; }} 2>/dev/null
+  platform="$platform $word"
+done
+say platform "$platform"
 [ $# -eq 0 ] || ls -lnd "$@" 2>/dev/null
 [ ! -f "$1" ] || [ -x "$1" ] || say noexec
 say cpuinfo
@@ -109,8 +115,8 @@ class Lease:
     scratch: str
     """Folder on the device that is deleted when the lease ends."""
     cpu: Processor
-    is_emulated: bool
-    """Whether QEMU emulates the machine."""
+    measured_by: Measurer
+    """What measures on it, as the device itself says."""
     present: Mapping[str, int]
     """Sizes of the requested files that exist."""
     facts: DeviceFacts | None
@@ -209,7 +215,8 @@ def read_lease(
         return None
     cpu = Processor(answer.machine, answer.cpuinfo)
     scratch = f"{answer.root}/runs/{name}"
-    return Lease(answer.root, scratch, cpu, answer.is_emulated, answer.files(), facts, write)
+    measured_by = measurer_by(answer.platform, answer.cpuinfo)
+    return Lease(answer.root, scratch, cpu, measured_by, answer.files(), facts, write)
 
 
 def _wait(holder: RemoteCommand, busy: str, wait: float, events: Events) -> _Answer:
@@ -252,7 +259,7 @@ class _Answer:
     machine: str = ""
     cpuinfo: str = ""
     runnable: bool = True
-    is_emulated: bool = False
+    platform: str = ""
     listed: list[str] = field(default_factory=list)
     sizes: dict[str, int] = field(default_factory=dict)
 
@@ -273,15 +280,13 @@ class _Answer:
                 return _Answer(busy=rest)
             elif word == "none":
                 return _Answer()
-            elif word in ("root", "machine"):
+            elif word in ("root", "machine", "platform"):
                 setattr(answer, word, rest)
             elif word == "file":
                 size, _, path = rest.partition(" ")
                 answer.sizes[path] = int(size) if size.isdecimal() else -1
             elif word == "noexec":
                 answer.runnable = False
-            elif word == "emulated":
-                answer.is_emulated = True
             elif word == "cpuinfo":
                 lines = []
             elif word == "mine":

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from edgekit.base.errors import DeviceError
+from edgekit.base.measurer import Measurer, measurer_by
 from edgekit.base.wording import size
 
 if TYPE_CHECKING:
@@ -17,8 +18,13 @@ FOLDER = ".local/share/edgekit"
 """Folder in the device's home folder that holds everything of edgekit."""
 
 _LONGEST_ANSWER = 4 << 20
-QEMU = "linux,dummy-virt"
-"""The compatible machine in the device tree of QEMU's machine `virt`, which no board is."""
+PLATFORM = (
+    "/proc/device-tree/compatible",
+    "/sys/class/dmi/id/sys_vendor",
+    "/sys/class/dmi/id/product_name",
+    "/sys/devices/system/clocksource/clocksource0/available_clocksource",
+)
+"""Files that tell whether a machine is emulated; `agent/src/attend.cc` reads the same."""
 
 FIND_ROOT = """\
 case "$1" in /*) root=$1;; *) root=${HOME:-$(pwd)}/$1;; esac
@@ -107,6 +113,13 @@ def ask_device(connection: Connection, directory: str | None = None) -> DeviceFa
             details=done.errors[-12:],
         )
     return facts
+
+
+def measurer_of(connection: Connection) -> Measurer:
+    """Ask a device what measures on it."""
+    words = ("sh", "-c", 'cat "$@" 2>/dev/null; :', "edgekit", *PLATFORM, "/proc/cpuinfo")
+    text = connection.run(words, timeout=30, most_output=_LONGEST_ANSWER).output
+    return measurer_by(text, text)
 
 
 def parse_answer(text: str) -> DeviceFacts | None:

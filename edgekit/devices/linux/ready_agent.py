@@ -22,6 +22,7 @@ from edgekit.devices.tensors import array_from_npy, largest_npy, npy_bytes
 
 if TYPE_CHECKING:
     from edgekit.base.arrays import Array
+    from edgekit.base.measurer import Measurer
     from edgekit.base.tensors import TensorSpec
     from edgekit.devices.linux.connection import Connection
     from edgekit.devices.linux.lease import Lease
@@ -48,6 +49,11 @@ class ReadyAgent:
     client: LeaseClient
     timeout: float
     """Seconds without a sign of life after which a call fails."""
+    is_known_as_twin: bool = False
+
+    @property
+    def measured_by(self) -> Measurer:
+        return "emulator" if self.is_known_as_twin else self.leased.measured_by
 
     @property
     def name(self) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 from edgekit.agent.build import AGENT, Agent, build_agent
 from edgekit.base.errors import DeviceError
 from edgekit.base.events import SILENT, Events
+from edgekit.base.measurer import Measurer
 from edgekit.base.wording import PURPOSE
 from edgekit.devices.base import Installed
 from edgekit.devices.device import Device
@@ -23,7 +24,7 @@ from edgekit.devices.linux.early_connection import EarlyConnection, Reached
 from edgekit.devices.linux.lease import Lease, lease
 from edgekit.devices.linux.lease_client import LeaseClient, lease_client
 from edgekit.devices.linux.preflight import check_libraries, check_machine
-from edgekit.devices.linux.probe import Processor, ask_device
+from edgekit.devices.linux.probe import Processor, ask_device, measurer_of
 from edgekit.devices.linux.ready_agent import ReadyAgent
 from edgekit.devices.linux.runner_build import RunnerSource, compile_on_device, library_of
 from edgekit.devices.linux.ssh_session import LIBRARY, SshSession, name_on_device
@@ -86,7 +87,6 @@ class SshDevice(Device):
                 f"{place.leased.root}/{model.path}/{LIBRARY}",
                 replace(_installed(place.agent), model=sum(item.size for item in items), sent=sent),
                 events,
-                self.is_emulated,
             )
 
     @contextmanager
@@ -132,6 +132,12 @@ class SshDevice(Device):
         if access is None:
             return self
         return replace(self, entry=replace(self.entry, port=access.port))
+
+    def ask_measurer(self) -> Measurer:
+        if self.is_emulated:
+            return "emulator"
+        with connect(self.entry, known_hosts=self.known_hosts) as connection:
+            return measurer_of(connection)
 
     def versions(self) -> tuple[Version, ...]:
         with connect(self.entry, known_hosts=self.known_hosts) as connection:
@@ -260,7 +266,7 @@ class _Place:
             leased = replace(leased, _write=client.log)
         ready = ReadyAgent(
             self.connection, root, f"{root}/{folder}/{AGENT}", leased, client,
-            self.device.timeout,
+            self.device.timeout, self.device.is_emulated,
         )  # fmt: skip
         if not client.is_running():
             done = client.command.finish(timeout=30)

@@ -54,8 +54,6 @@ class SshSession(SessionBase):
     """Path of the model's library on the device."""
     installed: Installed
     events: Events
-    is_emulated: bool
-    """Whether the device is a twin of this host."""
 
     @property
     def name(self) -> str:
@@ -63,8 +61,7 @@ class SshSession(SessionBase):
 
     @property
     def measured_by(self) -> Measurer:
-        is_emulated = self.is_emulated or self.agent.leased.is_emulated
-        return "emulator" if is_emulated else "hardware"
+        return self.agent.measured_by
 
     def run_all(self, samples: Iterable[Mapping[str, Array]]) -> Generator[RunResult, None, None]:
         seconds: list[float] = []

@@ -109,7 +109,8 @@ class SerialDevice(Device):
 
     @property
     def is_emulated(self) -> bool:
-        return self.chip is not None
+        # A socket in the file system or a terminal leads to a program; no hardware has one.
+        return self.chip is not None or self.port.startswith(("unix:", "/dev/pts/"))
 
     @property
     def unit(self) -> Literal["cycles", "instructions"]:
@@ -296,9 +297,7 @@ class SerialSession(SessionBase):
 
     @property
     def measured_by(self) -> Measurer:
-        # A socket in the file system leads to QEMU; no hardware has one.
-        is_emulated = self.device.is_emulated or self.device.port.startswith("unix:")
-        return "emulator" if is_emulated else "hardware"
+        return self.device.measured_by
 
     @property
     def installed(self) -> Installed:

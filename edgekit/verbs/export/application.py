@@ -12,6 +12,7 @@ from pathlib import Path
 from edgekit.base.errors import BundleError, UsageError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import replace_directory, storage_errors
+from edgekit.base.own_folder import own_folder, remember_origin
 from edgekit.base.paths import PACKAGE
 from edgekit.base.tvm_compat import TVM_FFI_VERSION, TVM_VERSION
 from edgekit.base.wording import counted
@@ -94,6 +95,7 @@ def export(
             names = (manifest.model.name, board.name, toolchain.name, bundle.digest)
             write_record(made, Record(__version__, *names, sums))
             replacing.close()
+            remember_origin(out, bundle.path)
         stage.result = counted(len(sums), "file")
     zipped = out.resolve().with_name(out.resolve().name + ".zip")
     if archive:
@@ -110,9 +112,11 @@ def export(
     )
 
 
-def default_destination(bundle: Bundle) -> Path:
+def default_destination(bundle: Bundle, start: Path) -> Path:
+    """Return the folder for an application in the folder `start`; never that of another bundle."""
     manifest = bundle.manifest
-    return Path("build") / f"{program_name(manifest.model.name)}-{manifest.board.name}-app"
+    name = f"{program_name(manifest.model.name)}-{manifest.board.name}-app"
+    return own_folder(start, name, bundle.path)
 
 
 def _check_versions(bundle: Bundle) -> None:

@@ -34,7 +34,7 @@ from edgekit.base.errors import (
 )
 from edgekit.base.events import SILENT, Event, Events, Warned
 from edgekit.base.files import sha256_file
-from edgekit.building.build import build
+from edgekit.building.build import build, default_destination
 from edgekit.building.compile_process import ChildCompilation, compiling_in_child
 from edgekit.building.products.library import LibraryJob
 from edgekit.building.request import BuildRequest
@@ -352,7 +352,7 @@ def test_a_model_changed_in_place_is_built_again(
 
 
 def test_a_bundle_of_another_model_is_replaced_with_a_warning(tmp_path: Path) -> None:
-    """Models of one name in two folders have the same default folder for their bundles."""
+    """The user named the folder."""
     heard: list[Event] = []
     first = write_model(tmp_path / "model.onnx")
     (tmp_path / "b").mkdir()
@@ -363,3 +363,20 @@ def test_a_bundle_of_another_model_is_replaced_with_a_warning(tmp_path: Path) ->
     warned = [event.text for event in heard if isinstance(event, Warned)]
     assert [text for text in warned if "another model.onnx" in text] == warned[-1:]
     assert len(warned) == 1
+
+
+def test_models_of_one_name_have_default_folders_of_their_own(tmp_path: Path) -> None:
+    first = write_model(tmp_path / "model.onnx")
+    (tmp_path / "b").mkdir()
+    second = write_model(tmp_path / "b" / "model.onnx", scale=0.3)
+
+    def built(model: Path) -> Path:
+        request = request_for(model)
+        return build(request, default_destination(request, tmp_path), isolated=False).bundle.path
+
+    folders = [built(first), built(second)]
+    assert folders[0] == tmp_path / "build" / "model-local"
+    write_model(first, scale=0.7)  # a model that is trained again keeps its folder
+    assert [built(first), built(second)] == folders
+    for model, folder in zip((first, second), folders, strict=True):
+        assert open_bundle(folder).manifest.model.sha256 == open_model(model).sha256

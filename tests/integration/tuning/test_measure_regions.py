@@ -24,7 +24,7 @@ from edgekit.building.partition import partition
 from edgekit.building.request import BuildRequest
 from edgekit.devices.base import BenchPlan
 from edgekit.devices.device import Device
-from edgekit.devices.linux import ssh_session
+from edgekit.devices.linux import probe
 from edgekit.devices.linux.ssh import SshDevice
 from edgekit.devices.local.device import LocalDevice
 from edgekit.profiles.toolchain import load_toolchain
@@ -123,10 +123,12 @@ def test_what_an_emulated_board_measures_decides_for_no_real_one(
 
 @needs("sshd", "onednn")
 def test_a_twin_that_was_added_as_a_board_decides_nothing(
-    model: Path, server: SshServer, monkeypatch: pytest.MonkeyPatch
+    model: Path, server: SshServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     library_here("onednn")
-    monkeypatch.setattr(ssh_session.SshSession, "measured_by", "emulator")
+    of_qemu = tmp_path / "compatible"
+    of_qemu.write_bytes(b"linux,dummy-virt\0")
+    monkeypatch.setattr(probe, "PLATFORM", (str(of_qemu),))
     with pytest.raises(UsageError, match="pi runs in QEMU"):
         measure_regions(asked(model, "onednn"), device_on(server), plan=BRIEF)
     assert asked(model, "onednn").offload.measured == {}

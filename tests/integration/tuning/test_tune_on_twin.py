@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,11 @@ from support.twins import twins_in
 from edgekit.building.request import BuildRequest
 from edgekit.building.tuned_kernels import tuned_kernels
 from edgekit.compiler.schedules.choices import EXACTLY
+from edgekit.devices.emulated import emulated_device
 from edgekit.store.database import close_store, open_store
 from edgekit.store.tuning import all_records
-from edgekit.tuning.tune import Effort, tune
-from edgekit.tuning.tune_devices import DeviceSelection, pool_for
+from edgekit.tuning.tune import Effort, quick_tune, tune
+from edgekit.tuning.tune_devices import DeviceSelection, pool_for, pool_of
 
 BOARD = "rpi4"
 FEW = 6
@@ -53,4 +55,18 @@ def test_what_a_twin_measured_decides_for_twins_alone(request_: BuildRequest) ->
     target = request_.board.target
     found = {key.partition(EXACTLY)[0] for key in tuned_kernels(target, twin=True)}
     assert {kernel.key.partition(EXACTLY)[0] for kernel in measured} <= found
+    assert tuned_kernels(target) == {}
+
+
+def test_a_twin_that_was_added_as_a_board_tunes_for_twins_alone(request_: BuildRequest) -> None:
+    twin = emulated_device(BOARD, request_.board, 120.0)
+    by_hand = replace(twin, is_emulated=False)  # what a device at an address is known as
+
+    report = tune(request_, pool_of(request_.board, [by_hand]), Effort(trials=FEW))
+    _, quick = quick_tune(request_, by_hand, 1.0)
+
+    assert report.measured_by == "emulator"
+    assert quick is None or quick.measured_by == "emulator"
+    target = request_.board.target
+    assert tuned_kernels(target, twin=True)
     assert tuned_kernels(target) == {}

@@ -262,7 +262,7 @@ def test_exporting_again_replaces_what_nobody_changed(app: Path, tmp_path: Path)
         stream.write("// mine\n")
     with pytest.raises(UsageError, match=r"src/main\.cc"):
         export(bundle, tmp_path / "mine")
-    assert default_destination(bundle) == Path("build/tiny-model-local-app")
+    assert default_destination(bundle, Path("here")) == Path("here/build/tiny-model-local-app")
 
 
 @needs("mounts")
