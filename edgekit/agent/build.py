@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 AGENT = "edgekit-agent"
 _SUMS = "sums.json"
 _SOURCE = Path(__file__).parent / "src"
+_SOURCES = len(list(_SOURCE.glob("*.cc")))
 # No symbol of TVM's headers is exported: TVM's libraries would take them from the program, which
 # may use another C++ library.
 _COMPILE = (
@@ -79,9 +80,10 @@ def build_agent(toolchain: Toolchain, arch: str, *, events: Events = SILENT) -> 
             if agent is not None:
                 return agent
             with (
-                events.stage(f"compile the agent for {arch}"),
+                events.stage(f"compile the agent for {arch}", _SOURCES) as stage,
                 scratch_directory(final.parent) as scratch,
                 replace_directory(final) as folder,
+                stage.watching(lambda: len(list(scratch.glob("*.o")))),
             ):
                 _compile(toolchain, compiler, libraries, scratch)
                 shutil.copy2(scratch / AGENT, folder)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+
+from edgekit.base.errors import StorageError
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,9 @@ INTERRUPTED = "interrupted"
 """The result of a failed stage that its user ended."""
 
 
+_SECONDS_BETWEEN_LOOKS = 0.25
+
+
 class Stage:
     """A piece of work under way, for the code that does it."""
 
@@ -64,6 +70,33 @@ class Stage:
     def advance(self, steps: int = 1, detail: str = "") -> None:
         self._done += steps
         self._send(StageProgress(self._title, self._done, self._total, detail))
+
+    def expect(self, total: int | None) -> None:
+        """Set the number of steps, where it becomes known while the stage runs."""
+        self._total = total
+        self.advance(0)
+
+    @contextmanager
+    def watching(self, measure: Callable[[], int]) -> Iterator[None]:
+        """Advance to what `measure` returns from time to time during the block: for tools that
+        report nothing, whose files grow."""
+        over = threading.Event()
+
+        def watch() -> None:
+            # What keeps a line from being written is told by the next line of the main thread.
+            with suppress(StorageError):
+                while not over.wait(_SECONDS_BETWEEN_LOOKS):
+                    with suppress(OSError):
+                        done = measure() if self._total is None else min(measure(), self._total)
+                        self.advance(max(done - self._done, 0))
+
+        watcher = threading.Thread(target=watch, daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            over.set()
+            watcher.join()
 
 
 class Events:

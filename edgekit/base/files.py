@@ -117,6 +117,16 @@ def free_space(folder: Path) -> int:
     return shutil.disk_usage(folder).free
 
 
+def bytes_in(folder: Path) -> int:
+    """Return the size of a folder's files, which others may write and remove meanwhile."""
+    found = 0
+    for current, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):
+                found += os.lstat(os.path.join(current, name)).st_size  # noqa: PTH118
+    return found
+
+
 def sweep_leftovers(folder: Path, final_name: str | None = None) -> int:
     """Remove the temporary folders and files of ended processes. Return how many.
 

@@ -139,7 +139,9 @@ class LiveProgress:
             for stage, task in self._tasks:
                 if stage is advanced:
                     detail = printable(event.detail)
-                    self._running().update(task, completed=event.done, detail=detail)
+                    self._running().update(
+                        task, total=event.total, completed=event.done, detail=detail
+                    )
         elif isinstance(event, StageEnded):
             self._end(event)
         elif isinstance(event, Warned):

@@ -44,7 +44,7 @@ class Standing:
             words.append(f"{int(100 * share)} %")
             if share > 0 and elapsed >= LONG:
                 left = elapsed * (1 - share) / share
-        elif self.before is not None:
+        if not self.done and self.before is not None:
             left = self.before - elapsed
         if left is not None and left >= 1:
             words.append(f"about {duration(round(left))} left")
@@ -62,21 +62,21 @@ class Standings:
 
     def begin(self, event: StageStarted) -> Standing:
         now = self.clock()
-        before = None if event.total else self._remembered().get(event.title)
+        before = self._remembered().get(event.title)
         self.open.append(Standing(event.title, event.total, now, before, last_line=now))
         return self.open[-1]
 
     def advance(self, event: StageProgress) -> Standing | None:
         stage = self._find(event.title)
         if stage is not None:
-            stage.done, stage.detail = event.done, event.detail
+            stage.done, stage.total, stage.detail = event.done, event.total, event.detail
         return stage
 
     def end(self, event: StageEnded) -> Standing | None:
         stage = self._find(event.title)
         if stage is not None:
             self.open.remove(stage)
-            if not event.failed and not stage.total and event.seconds >= LONG:
+            if not event.failed and event.seconds >= LONG:
                 self._remember(event.title, event.seconds)
         return stage
 

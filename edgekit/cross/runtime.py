@@ -16,6 +16,7 @@ from edgekit.base.children import module_command, spoken_module
 from edgekit.base.errors import BuildError, MissingToolError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import (
+    bytes_in,
     exclusive_lock,
     replace_directory,
     scratch_directory,
@@ -25,6 +26,7 @@ from edgekit.base.files import (
 )
 from edgekit.base.paths import cache_dir
 from edgekit.base.tvm_compat import TVM_FFI_VERSION, TVM_VERSION, check_pair
+from edgekit.base.wording import size
 from edgekit.base.zip_reader import read_zip
 from edgekit.cross.tools import run_tool
 
@@ -40,17 +42,20 @@ class Wheel:
 
     requirement: str
     sha256: str
+    size: int
     members: Mapping[str, str]
     """The name on the board of each path in the wheel."""
 
 
 _TVM_FOR_AARCH64 = "4acfdb7653e4e1ba7a707bdf2833db72eb8fda7d04d99141f2a4e1da43171fb7"
+_TVM_BYTES = 94_642_691
 _PLATFORMS: Mapping[str, str] = {"aarch64": "manylinux_2_28_aarch64"}
 _WHEELS: Mapping[str, tuple[Wheel, ...]] = {
     "aarch64": (
         Wheel(
             f"apache-tvm=={TVM_VERSION}",
             _TVM_FOR_AARCH64,
+            _TVM_BYTES,
             {
                 "tvm/lib/libtvm_runtime.so": "libtvm_runtime.so",
                 "tvm/LICENSE": "LICENSE.tvm",
@@ -60,6 +65,7 @@ _WHEELS: Mapping[str, tuple[Wheel, ...]] = {
         Wheel(
             f"apache-tvm-ffi=={TVM_FFI_VERSION}",
             "c7a759781d4fbf2b99fa12f2741f250b882b06acc2747bb02831d491d1ac7d3c",
+            3_084_932,
             {
                 "tvm_ffi/lib/libtvm_ffi.so": "libtvm_ffi.so",
                 f"apache_tvm_ffi-{TVM_FFI_VERSION}.dist-info/licenses/LICENSE": "LICENSE.tvm-ffi",
@@ -75,6 +81,7 @@ _CUDA_WHEELS: Mapping[str, tuple[Wheel, ...]] = {
         Wheel(
             f"apache-tvm=={TVM_VERSION}",
             _TVM_FOR_AARCH64,
+            _TVM_BYTES,
             {f"tvm/lib/{CUDA_RUNTIME}": CUDA_RUNTIME},
         ),
     )
@@ -164,9 +171,11 @@ def _fetch(arch: str, wheels: tuple[Wheel, ...], final: Path, events: Events) ->
             f"fetching TVM's runtime for {arch} needs pip, which this environment lacks",
             hint=spoken_module("ensurepip"),
         )
+    total = sum(wheel.size for wheel in wheels)
     with (
-        events.stage(f"fetch TVM's runtime for {arch} (once, 100 MB)"),
+        events.stage(f"fetch TVM's runtime for {arch} (once, {size(total)})", total) as stage,
         scratch_directory(final.parent) as scratch,
+        stage.watching(lambda: bytes_in(scratch)),
     ):
         pins = "".join(f"{wheel.requirement} --hash=sha256:{wheel.sha256}\n" for wheel in wheels)
         (scratch / "requirements.txt").write_text(pins, encoding="ascii")

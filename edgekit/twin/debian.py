@@ -6,14 +6,13 @@ apt gets a separate state: nothing on the host changes, and root is not needed.
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from edgekit.base.errors import BuildError, MissingToolError
 from edgekit.base.events import Events, Stage
-from edgekit.base.files import write_atomically
+from edgekit.base.files import bytes_in, write_atomically
 from edgekit.base.wording import counted, size
 from edgekit.twin.recipe import Recipe
 from edgekit.twin.tools import BuildTools
@@ -127,13 +126,14 @@ def fetch(recipe: Recipe, work: Path, tools: BuildTools, events: Events) -> Fetc
     return Fetched(tuple(found[package.name] for package in wanted), found[kernel.name])
 
 
-def download_package(release: str, name: str, work: Path, tools: BuildTools) -> Path:
+def download_package(release: str, name: str, work: Path, tools: BuildTools, stage: Stage) -> Path:
     """Download one package without its dependencies into `work`; apt checks it."""
     apt = _PrivateApt(work / "apt", tools)
     apt.update(release)
     debs = work / "debs"
     debs.mkdir()
-    apt.download_one(name, debs)
+    stage.expect(apt.size_of(name))
+    apt.download([name], debs, stage)
     return next(debs.glob("*.deb"))
 
 
@@ -195,25 +195,18 @@ class _PrivateApt:
     def download(self, names: Sequence[str], folder: Path, stage: Stage) -> None:
         doing = "download the packages"
         command = ["apt-get", "-q=2", "download", *names]
-        with self._tools.started(command, folder=folder) as process:
-            ends_at = time.monotonic() + _DOWNLOAD_SECONDS
-            seen = 0
-            while process.poll() is None:
-                time.sleep(0.2)
-                present = sum(path.stat().st_size for path in folder.glob("*.deb"))
-                stage.advance(present - seen)
-                seen = present
-                if time.monotonic() > ends_at:
-                    raise self._tools.too_slow(command, doing, _DOWNLOAD_SECONDS)
-        self._tools.check(process.returncode, command, doing)
+        with stage.watching(lambda: bytes_in(folder)):
+            self._tools.run(command, doing=doing, folder=folder, limit_s=_DOWNLOAD_SECONDS)
 
-    def download_one(self, name: str, folder: Path) -> None:
-        self._tools.run(
-            ["apt-get", "-q=2", "download", name],
-            doing=f"download {name}",
-            folder=folder,
-            limit_s=_DOWNLOAD_SECONDS,
+    def size_of(self, name: str) -> int | None:
+        """Return the bytes of a package without its dependencies; None if apt does not know."""
+        output = self._tools.answer(
+            ["apt-get", "-q=2", "--print-uris", "download", name],
+            doing=f"look up {name}",
+            folder=self._root,
+            limit_s=60,
         )
+        return sum(package.size for package in parse_uris(output)) or None
 
     def _settings(self) -> list[str]:
         values = {

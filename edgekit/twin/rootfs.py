@@ -8,6 +8,7 @@ from pathlib import Path
 
 from edgekit.base.errors import BuildError
 from edgekit.base.events import Events
+from edgekit.base.files import bytes_in
 from edgekit.base.wording import size
 from edgekit.twin.recipe import Owner, Recipe
 from edgekit.twin.tools import BuildTools
@@ -71,7 +72,10 @@ def make_disk(
     recipe: Recipe, root: Path, disk: Path, work: Path, tools: BuildTools, events: Events
 ) -> None:
     """Make an ext4 image of `root` in which root owns the files, whatever user runs this."""
-    with events.stage("make the file system") as stage:
+    with (
+        events.stage("make the file system", bytes_in(root)) as stage,
+        stage.watching(lambda: disk.stat().st_blocks * 512 if disk.exists() else 0),
+    ):
         size_in_blocks = f"{recipe.disk_bytes // 1024}k"
         tools.run(
             [

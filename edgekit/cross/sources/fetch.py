@@ -15,12 +15,12 @@ from urllib.parse import unquote, urlsplit
 
 from edgekit.base.cache import BuildCache
 from edgekit.base.errors import BuildError, MissingToolError
-from edgekit.base.events import Events
+from edgekit.base.events import Events, Stage
 from edgekit.base.files import sha256_file, storage_errors
 from edgekit.base.wording import size
 from edgekit.cross.sources.index import find_file, local_folder, pip_config
 from edgekit.cross.sources.recipe import Archive
-from edgekit.cross.sources.web import Web, WebError, blocks
+from edgekit.cross.sources.web import Web, WebError, blocks, length_of
 from edgekit.twin.debian import download_package
 from edgekit.twin.tools import BuildTools, find_tool
 
@@ -41,7 +41,7 @@ def fetch(archive: Archive, cache: BuildCache, log: IO[bytes], events: Events) -
             events.stage(f"fetch {archive.file}") as stage,
         ):
             path = folder / archive.file
-            origin = _obtain(archive, path, log, cache)
+            origin = _obtain(archive, path, log, cache, stage)
             stage.result = f"{size(path.stat().st_size)} from {origin}"
             if not _is_whole(path, archive):
                 raise _other_bytes(archive, path, origin)
@@ -52,21 +52,21 @@ def _is_whole(path: Path, archive: Archive) -> bool:
     return path.is_file() and sha256_file(path) == archive.sha256
 
 
-def _obtain(archive: Archive, path: Path, log: IO[bytes], cache: BuildCache) -> str:
+def _obtain(archive: Archive, path: Path, log: IO[bytes], cache: BuildCache, stage: Stage) -> str:
     """Write the file and return its origin in words."""
     for address in _named_places(archive):
         with suppress(WebError):  # a mirror may lack a file
             local = address.startswith("file:")
-            _download(address, path, Web() if local else pip_config().web)
+            _download(address, path, Web() if local else pip_config().web, stage)
             return "a named folder" if local else urlsplit(address).hostname or address
     if archive.origin == "debian":
-        _from_debian(archive, path, log, cache)
+        _from_debian(archive, path, log, cache, stage)
         return "Debian"
     troubles = []
     config = pip_config()
     for address in find_file(config, archive.project, archive.file):
         try:
-            _download(address, path, config.web)
+            _download(address, path, config.web, stage)
         except WebError as error:
             troubles.append(str(error))
         else:
@@ -79,7 +79,9 @@ def _obtain(archive: Archive, path: Path, log: IO[bytes], cache: BuildCache) -> 
     )
 
 
-def _from_debian(archive: Archive, path: Path, log: IO[bytes], cache: BuildCache) -> None:
+def _from_debian(
+    archive: Archive, path: Path, log: IO[bytes], cache: BuildCache, stage: Stage
+) -> None:
     assert archive.release is not None
     if any(find_tool(tool) is None for tool in ("apt-get", "dpkg-deb", "setpriv")):
         raise MissingToolError(
@@ -89,7 +91,7 @@ def _from_debian(archive: Archive, path: Path, log: IO[bytes], cache: BuildCache
         )
     with cache.scratch() as work:
         tools = BuildTools(log, advice=f"apt's output is in {log.name}")
-        package = download_package(archive.release, archive.project, work, tools)
+        package = download_package(archive.release, archive.project, work, tools, stage)
         # apt writes the colon of an epoch as %3a.
         if unquote(package.name) != archive.file:
             raise BuildError(
@@ -109,14 +111,16 @@ def _named_places(archive: Archive) -> Iterator[str]:
             yield (folder / archive.file).absolute().as_uri()
 
 
-def _download(address: str, path: Path, web: Web) -> None:
+def _download(address: str, path: Path, web: Web, stage: Stage) -> None:
     with (
         storage_errors("save the source", path),
         web.opened(address) as answer,
         path.open("wb") as target,
     ):
+        stage.expect(length_of(answer))
         for block in blocks(answer, _LARGEST):
             target.write(block)
+            stage.advance(len(block))
 
 
 def _other_bytes(archive: Archive, path: Path, origin: str) -> BuildError:

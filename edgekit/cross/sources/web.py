@@ -80,6 +80,13 @@ class Web:
         return urllib.request.build_opener(*handlers)
 
 
+def length_of(answer: IO[bytes]) -> int | None:
+    """Return the length that an answer's header promises; None if it promises none."""
+    headers = getattr(answer, "headers", None)
+    promised = "" if headers is None else str(headers.get("Content-Length", ""))
+    return int(promised) if promised.isascii() and promised.isdigit() else None
+
+
 def blocks(answer: IO[bytes], limit: int) -> Iterator[bytes]:
     """Read an answer in blocks; raise WebError if it breaks off or exceeds the limit."""
     total = 0

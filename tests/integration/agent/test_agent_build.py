@@ -13,7 +13,7 @@ from support.needs import needs
 
 from edgekit.agent.build import AGENT, Agent, build_agent
 from edgekit.base.errors import BuildError
-from edgekit.base.events import Event, Events, StageStarted
+from edgekit.base.events import Event, Events, StageProgress, StageStarted
 from edgekit.cross.runtime import runtime_libraries
 from edgekit.devices.elf import read_elf
 from edgekit.profiles.toolchain import load_toolchain
@@ -62,10 +62,14 @@ def test_a_damaged_agent_is_built_again_and_is_the_same(kept: None, tmp_path: Pa
 
     with program_of(agent).open("r+b") as program:
         program.write(b"damaged")
-    mended, stages = built("host", MACHINE)
+    heard: list[Event] = []
+    mended = build_agent(load_toolchain("host"), MACHINE, events=Events(heard.append))
+    stages = [event.title for event in heard if isinstance(event, StageStarted)]
+    steps = [event for event in heard if isinstance(event, StageProgress)]
 
     assert mended == agent
     assert stages == [f"compile the agent for {MACHINE}"]
+    assert 1 < max(step.done for step in steps) <= max(step.total or 0 for step in steps)
     assert str(tmp_path).encode() not in program_of(mended).read_bytes()
 
 

@@ -159,8 +159,14 @@ def test_progress_is_counted_in_the_builds_own_steps(toy: Path) -> None:
 
     build_library(load_recipe(toy), load_board("local"), load_toolchain("host"), Events(listen))
 
-    assert {event.total for event in progress} == {3}
-    assert progress[-1].done == 3
+    compiled = [event for event in progress if event.title.startswith("compile")]
+    assert {event.total for event in compiled} == {3}
+    assert compiled[-1].done == 3
+    fetched = [event for event in progress if event.title.startswith("fetch")]
+    (archive,) = load_recipe(toy).archives
+    size = next(toy.parent.rglob(archive.file)).stat().st_size
+    assert {event.total for event in fetched} == {size}  # from the answer's header
+    assert fetched[-1].done == size
 
 
 def test_a_damaged_library_is_built_again(toy: Path, tmp_path: Path) -> None:

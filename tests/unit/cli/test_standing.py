@@ -33,6 +33,8 @@ class Clock:
         (0, None, None, 10, ""),
         (0, None, 100.0, 10, "about 1 min 30 s left"),
         (0, None, 5.0, 10, ""),
+        (0, 100, 100.0, 10, "0 %, about 1 min 30 s left"),
+        (50, 100, 100.0, 10, "50 %, about 10 s left"),
     ],
 )
 def test_the_share_and_what_remains(
