@@ -22,10 +22,20 @@ LONGEST_LINE = 4 << 20
 _BLOCK = 1 << 16
 _SECONDS_TO_ANSWER = 20.0
 _SECONDS_BETWEEN_TRIES = 0.05
+_END = "end it with edgekit farm down, or kill its process"
+_DOWN, _START = "no farm is up on this host", "start one with `edgekit farm up`"
 
 
 class FarmDown(DeviceError):
     """This user has no farm up on this host."""
+
+
+class FarmDied(FarmDown):
+    """The farm left its socket behind: it was killed, and may be started again."""
+
+
+class FarmSilent(DeviceError):
+    """The farm has not answered in time: it hangs, or its host is busy."""
 
 
 def farm_folder() -> Path:
@@ -42,9 +52,11 @@ def ask(request: Mapping[str, object]) -> Mapping[str, Any]:
         try:
             answer = conversation.next_line(_SECONDS_TO_ANSWER)
         except TimeoutError as error:
-            raise _does_not_answer(f"no answer for {_SECONDS_TO_ANSWER:g} s") from error
+            raise FarmSilent(
+                f"the farm does not answer: no answer for {_SECONDS_TO_ANSWER:g} s", hint=_END
+            ) from error
     if answer is None:
-        raise _does_not_answer("it hung up")
+        raise _hung_up()
     raise_refusal(answer)
     return answer
 
@@ -60,10 +72,10 @@ class Conversation:
     def __init__(self, request: Mapping[str, object]) -> None:
         try:
             self._stream = _connected()
-        except (FileNotFoundError, ConnectionError) as error:
-            raise FarmDown(
-                "no farm is up on this host", hint="start one with `edgekit farm up`"
-            ) from error
+        except FileNotFoundError as error:
+            raise FarmDown(_DOWN, hint=_START) from error
+        except ConnectionError as error:
+            raise FarmDied(_DOWN, hint=_START) from error
         except PermissionError as error:
             raise DeviceError(
                 f"the farm's socket {socket_path()} may not be opened by this user",
@@ -74,6 +86,9 @@ class Conversation:
         self._rest = bytearray()
         try:
             self._stream.sendall(json.dumps(request).encode() + b"\n")
+        except ConnectionError as error:
+            self._stream.close()
+            raise _hung_up() from error
         except OSError as error:
             self._stream.close()
             raise _does_not_answer(str(error)) from error
@@ -119,8 +134,12 @@ class Conversation:
 def _does_not_answer(why: str) -> DeviceError:
     return DeviceError(
         f"the farm does not answer: {why}",
-        hint="end it with edgekit farm down, or kill its process",
+        hint=_END,
     )
+
+
+def _hung_up() -> FarmDied:
+    return FarmDied("the farm ended before it answered", hint=_START)
 
 
 def _connected() -> socket.socket:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol
@@ -16,7 +16,9 @@ from edgekit.base.wording import duration
 from edgekit.devices.base import DeviceBusy
 from edgekit.devices.keeper_client import (
     Conversation,
+    FarmDied,
     FarmDown,
+    FarmSilent,
     ask,
     raise_refusal,
     this_user,
@@ -26,8 +28,6 @@ DEFAULT_WAIT_SECONDS = 600.0
 
 _SECONDS_TO_ANSWER = 20.0
 """The time limit for the keeper's first answer, which it sends at once."""
-_SECONDS_FOR_RESTART = 60.0
-"""The time for a farm that ended to be up again, before its devices count as free of it."""
 _SECONDS_BETWEEN_TRIES = 0.2
 _LONGEST_NAME = 100
 _DAY_SECONDS = 24 * 3600.0
@@ -143,7 +143,8 @@ def lent(
     """Wait in the farm's queue for a device, and hold it during the block, for `seconds` at most.
 
     Yield at once if no farm of this user has a device of that address, or without an address, of
-    that name. A farm that restarts during the wait is asked again.
+    that name. A farm that is killed during the wait is asked again once it is up; one that ends in
+    an orderly way no longer lends its devices.
     """
     if name in _lent_to_this_process:
         yield Lent(name, None)
@@ -153,18 +154,15 @@ def lent(
     deadline = time.monotonic() + wait
     with ExitStack() as held:
         conversation = None
-        while (found := _found(name, address)) is not None:
-            try:
-                asked = Conversation({**request, "device": found["name"]})
-            except FarmDown:
-                continue  # it ended since it was asked
-            held.enter_context(asked)
-            if _wait_for_turn(asked, name, wait, deadline, events):
-                conversation = asked
-                break
+        found = _found(name, address)
+        while found is not None:
+            with suppress(FarmDown):  # it ended since it was asked
+                asked = held.enter_context(Conversation({**request, "device": found["name"]}))
+                if _wait_for_turn(asked, name, wait, deadline, events):
+                    conversation = asked
+                    break
             held.close()
-            events.warn(f"the farm ended during the wait for {name}: waiting for its restart")
-            _wait_for_farm()
+            found = _found_after_restart(name, address, wait, deadline, events)
         if conversation is None:
             yield Lent(name, None)
             return
@@ -178,9 +176,13 @@ def lent(
 def _found(name: str, address: str) -> Mapping[str, Any] | None:
     """Return the farm's status of a device; None if no farm of this user has it."""
     try:
-        devices = ask({"do": "status"}).get("devices")
+        return _of_farm(name, address)
     except FarmDown:
         return None
+
+
+def _of_farm(name: str, address: str) -> Mapping[str, Any] | None:
+    devices = ask({"do": "status"}).get("devices")
     for device in devices if isinstance(devices, list) else []:
         if isinstance(device, dict) and isinstance(device.get("name"), str):
             of_device = device.get("address")
@@ -189,11 +191,41 @@ def _found(name: str, address: str) -> Mapping[str, Any] | None:
     return None
 
 
+def _found_after_restart(
+    name: str, address: str, wait: float, deadline: float, events: Events
+) -> Mapping[str, Any] | None:
+    """Return the device's status once a killed farm is up again; None if no farm has it now.
+
+    How long the restart takes does not decide who gets the device: the client waits until its own
+    time is over.
+    """
+    told = False
+    while True:
+        try:
+            return _of_farm(name, address)
+        except (FarmDied, FarmSilent) as error:
+            if time.monotonic() > deadline:
+                raise DeviceBusy(
+                    f"{name} did not become free within {duration(wait)}: its farm was killed and"
+                    " is not up again",
+                    hint="start the farm with `edgekit farm up`, or run this again to use the"
+                    " device without it",
+                ) from error
+        except FarmDown:
+            events.warn(f"the farm ended during the wait for {name} and no longer lends it")
+            return None
+        if not told:
+            events.warn(f"the farm ended during the wait for {name}: waiting for its restart")
+            told = True
+        time.sleep(_SECONDS_BETWEEN_TRIES)
+
+
 def _wait_for_turn(
     conversation: Conversation, name: str, wait: float, deadline: float, events: Events
 ) -> bool:
     """Wait until the device is lent; False if the farm ended."""
-    patience, holder, told = max(wait, _SECONDS_TO_ANSWER), f"another client has {name}", ""
+    left = deadline - time.monotonic()
+    patience, holder, told = max(left, _SECONDS_TO_ANSWER), f"another client has {name}", ""
     while True:
         try:
             answer = conversation.next_line(patience)
@@ -249,14 +281,3 @@ def _busy(text: str) -> DeviceBusy:
     return DeviceBusy(
         text, hint="wait, or name another device; `edgekit farm queue` shows who waits"
     )
-
-
-def _wait_for_farm() -> None:
-    deadline = time.monotonic() + _SECONDS_FOR_RESTART
-    while time.monotonic() < deadline:
-        try:
-            ask({"do": "status"})
-        except FarmDown:
-            time.sleep(_SECONDS_BETWEEN_TRIES)
-        else:
-            return

@@ -96,16 +96,22 @@ def fair_priority(owner: str) -> int:
 
 
 def listen() -> socket.socket:
-    """Listen as the keeper. The caller holds the farm's lock."""
+    """Listen as the keeper. The caller holds the farm's lock.
+
+    The socket replaces that of a killed farm in one step: clients that wait for the restart take
+    a missing socket for an orderly end.
+    """
     path = socket_path()
+    new = path.with_name("new.sock")
     with storage_errors("listen for edgekit farm", path):
-        path.unlink(missing_ok=True)
+        new.unlink(missing_ok=True)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            with reachable(path) as name:
+            with reachable(new) as name:
                 listener.bind(name)
-            path.chmod(0o600)
+            new.chmod(0o600)
             listener.listen(_BACKLOG)
+            new.replace(path)
         except BaseException:
             listener.close()
             raise

@@ -85,6 +85,8 @@ class Keeper:
                 passed = now
 
     def close(self) -> None:
+        # Before the clients are hung up on: a missing socket tells them not to wait for a restart.
+        socket_path().unlink(missing_ok=True)
         for served in self._supervised():
             if served.worker is not None:
                 served.worker.tell_to_end()  # all of them, before waiting for one
@@ -94,7 +96,6 @@ class Keeper:
             if isinstance(key.fileobj, socket.socket):  # the listener, and clients that wait
                 key.fileobj.close()
         self._selector.close()
-        socket_path().unlink(missing_ok=True)
 
     def status(self) -> FarmStatus:
         return FarmStatus(

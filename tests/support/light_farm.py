@@ -13,6 +13,7 @@ import pytest
 
 from edgekit.base.events import SILENT
 from edgekit.devices.keeper_client import farm_folder
+from edgekit.farm import keeper
 from edgekit.farm.control import down
 from edgekit.farm.health import Limits
 from edgekit.farm.keeper import Keeper
@@ -38,6 +39,12 @@ class LightFarm:
         self._keeper = Keeper(self.plan, TrackerAddress("127.0.0.1", 1), SILENT)
         self._thread = threading.Thread(target=self._keeper.run)
         self._thread.start()
+
+    def kill(self) -> None:
+        """End as a killed process does, which leaves its socket behind."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(keeper, "socket_path", lambda: farm_folder() / "none")
+            self.end()
 
     def end(self) -> None:
         down()

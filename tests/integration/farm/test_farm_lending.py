@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -17,6 +18,7 @@ from support.light_farm import LightFarm, light_farm
 from support.rpc_lab import eventually
 
 from edgekit.base.errors import DeviceError, EdgekitError, UsageError
+from edgekit.base.events import SILENT
 from edgekit.devices import lending
 from edgekit.devices.base import DeviceBusy
 from edgekit.devices.lending import NO_LENDER, LeaseOver, lent
@@ -171,8 +173,8 @@ def test_a_client_waits_through_a_restart_of_the_farm(farm: LightFarm, others: O
     with lent("wing", "first", wait=0) as ours:
         second = others("second")
         eventually(lambda: len(device().queue) == 1)
-        farm.end()
-        eventually(lambda: "the farm ended" in second.told())
+        farm.kill()
+        eventually(lambda: "waiting for its restart" in second.told())
         with pytest.raises(LeaseOver, match="the farm is gone"):
             ours.check()
         farm.start()
@@ -182,10 +184,23 @@ def test_a_client_waits_through_a_restart_of_the_farm(farm: LightFarm, others: O
         assert lease.purpose == "second"
 
 
-def test_a_farm_that_stays_away_keeps_no_client_waiting(
-    farm: LightFarm, others: Others, monkeypatch: pytest.MonkeyPatch
+def test_a_killed_farm_keeps_its_clients_waiting_for_as_long_as_they_would_wait(
+    farm: LightFarm,
 ) -> None:
-    monkeypatch.setattr(lending, "_SECONDS_FOR_RESTART", 0.5)
+    farm.kill()
+    with pytest.raises(DeviceBusy, match=r"within 3 s: its farm was killed and is not up again"):
+        lending._found_after_restart("wing", "", 3.0, time.monotonic(), SILENT)
+    with lent("wing", "a new client") as ours:  # the socket may be years old
+        assert ours.conversation is None
+    farm.start()
+    found = lending._found_after_restart("wing", "", 3.0, time.monotonic(), SILENT)
+    assert found is not None
+    assert found["name"] == "wing"
+
+
+def test_a_farm_that_ends_in_an_orderly_way_keeps_no_client_waiting(
+    farm: LightFarm, others: Others
+) -> None:
     others("first").has_it()
     got: list[object] = []
 
