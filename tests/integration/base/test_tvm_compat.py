@@ -3,6 +3,7 @@ and says which cure in edgekit/base/tvm_compat.py can go."""
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -89,6 +90,34 @@ def test_torch_can_be_imported_before_and_after() -> None:
 
     for early in (True, False):
         assert in_fresh_python(script.format(early=early)) == "2.0"
+
+
+def test_tvm_still_lists_its_functions_for_every_module_and_load_tvm_finds_as_many() -> None:
+    counted = """
+        import gc, json, sys
+        sys.modules["torch"] = None
+        from tvm_ffi import core, registry
+        from edgekit.base.tvm_compat import load_tvm
+        calls, functor = [], registry.get_global_func
+        def counting(name, *more):
+            if name == "ffi.FunctionListGlobalNamesFunctor":
+                found = functor(name)()
+                return lambda: lambda place: calls.append(place) or found(place)
+            return functor(name, *more)
+        registry.get_global_func = counting
+        {how}
+        assert gc.isenabled()
+        bound = {{name: sorted(vars(module)) for name, module in sys.modules.items()
+                 if name.startswith("tvm.") and name.endswith("_ffi_api")}}
+        print(json.dumps([len(calls), bound]))
+    """
+    plain, cured = (
+        json.loads(in_fresh_python(counted.format(how=how))) for how in ("import tvm", "load_tvm()")
+    )
+
+    assert len(plain[1]) > 30
+    assert cured[1] == plain[1]
+    assert cured[0] < plain[0] / 10
 
 
 def test_the_tensor_intrinsics_still_walk_the_stack_for_every_function() -> None:

@@ -27,7 +27,7 @@ PRECISIONS = {"fpu-single": 4, "fpu-double": 8}
 @lru_cache(maxsize=8)
 def _qemu(emulator: str, *question: str) -> set[str]:
     answer = subprocess.run(
-        [emulator, *question], capture_output=True, text=True, check=True, timeout=60
+        [emulator, *question], capture_output=True, text=True, check=True, timeout=240
     )
     return {line.split()[0] for line in answer.stdout.splitlines() if line.strip()}
 
