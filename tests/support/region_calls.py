@@ -58,7 +58,7 @@ def built_region(backend: str, model: onnx.ModelProto, folder: Path) -> BuiltReg
     plan = OffloadPlan((backend,), rates=EVERYTHING_PAYS)
     request = dataclasses.replace(request_for(folder / "model.onnx", board.name), offload=plan)
     (region,) = partition_model(import_model(request.source), selection_of(plan)).regions
-    bundle = build(request, folder / "bundle").bundle
+    bundle = build(request, folder / "bundle", isolated=False).bundle
     return BuiltRegion(board, bundle.library, region)
 
 

@@ -276,7 +276,9 @@ def test_a_mistake_in_the_project_file_is_shown_with_its_line(
 
 
 def test_a_bundle_is_shown_with_its_regions(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    bundle = build(request_for(write_model(work / "tiny.onnx")), work / "bundle").bundle
+    bundle = build(
+        request_for(write_model(work / "tiny.onnx")), work / "bundle", isolated=False
+    ).bundle
     region = Region("edgekit_ncnn_1", "ncnn", ("nn.conv2d", "add"), 6912, 6912, "it pays")
     write_manifest(work / "bundle", replace(bundle.manifest, regions=(region,)))
 

@@ -223,7 +223,9 @@ def test_a_microcontroller_is_told_of_its_arena_and_cmsis_nn_comes_after_cheaper
     onnx.save(onnx_model(nodes, {"x": [1, 8]}, ["y"], constants), tmp_path / "net.onnx")
     (advice,) = recommended(tmp_path, "--board", "nrf52840-dk")["boards"]
     assert [o["name"] for o in advice["options"]] == ["edgekit's kernels", "cmsis-nn"]
-    built = build(request_for(tmp_path / "net.onnx", "nrf52840-dk"), tmp_path / "b").bundle
+    built = build(
+        request_for(tmp_path / "net.onnx", "nrf52840-dk"), tmp_path / "b", isolated=False
+    ).bundle
     assert built.manifest.bare_metal is not None
     assert f"about {built.manifest.bare_metal.arena_bytes:,} B of 256 KiB" in advice["memory"]
     assert all(o["supported"] for o in advice["options"])

@@ -40,7 +40,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("offloaded")
     request = request_for(write_model(folder / "tiny.onnx"))
     plan = OffloadPlan(("ncnn",), rates=EVERYTHING_PAYS)
-    build(dataclasses.replace(request, offload=plan), folder / "bundle")
+    build(dataclasses.replace(request, offload=plan), folder / "bundle", isolated=False)
     return folder / "bundle" / "model.so"
 
 

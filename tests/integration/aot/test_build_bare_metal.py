@@ -49,7 +49,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def bundle(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     out = tmp_path_factory.mktemp("bundles") / "b"
-    return build(request_for(model, "mps3-an547"), out, use_cache=False).bundle
+    return build(request_for(model, "mps3-an547"), out, use_cache=False, isolated=False).bundle
 
 
 def odd_model(path: Path, node: onnx.NodeProto, shape: tuple[int, ...], *constants: str) -> Path:
@@ -299,7 +299,9 @@ def int8_model(model: Path) -> Path:
 def test_clang_compiles_the_integer_kernels_of_each_cpu(
     board: str, int8_model: Path, tmp_path: Path
 ) -> None:
-    made = build(request_for(int8_model, board), tmp_path / "b", use_cache=False).bundle
+    made = build(
+        request_for(int8_model, board), tmp_path / "b", use_cache=False, isolated=False
+    ).bundle
     assert made.tree is not None
     c = made.manifest.bare_metal
     assert c is not None

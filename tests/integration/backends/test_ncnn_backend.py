@@ -412,7 +412,7 @@ def built(folder: Path, size: int = 8) -> Path:
     path = folder / "model.onnx"
     onnx.save(small_network(size), path)
     request = dataclasses.replace(request_for(path), offload=PLAN)
-    build(request, folder / "bundle")
+    build(request, folder / "bundle", isolated=False)
     return folder / "bundle"
 
 

@@ -213,7 +213,7 @@ def test_a_built_bundle_of_quantised_layers_is_a_rare_step_from_litert(tmp_path:
     source = write_model(tmp_path, tflite_bytes(tensors, [convolution], ["x"], ["y"]))
     request = replace(request_for(source.path), offload=plan)
 
-    bundle = build(request, tmp_path / "bundle").bundle
+    bundle = build(request, tmp_path / "bundle", isolated=False).bundle
 
     assert [region.backend for region in bundle.manifest.regions] == ["ncnn"]
     assert verify(bundle, LocalDevice()).passed

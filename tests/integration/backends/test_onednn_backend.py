@@ -253,7 +253,7 @@ def built(folder: Path) -> Path:
     onnx.save(residual_network(), path)
     plan = OffloadPlan(("onednn",), rates=EVERYTHING_PAYS)
     request = dataclasses.replace(request_for(path), offload=plan)
-    build(request, folder / "bundle")
+    build(request, folder / "bundle", isolated=False)
     return folder / "bundle"
 
 

@@ -64,7 +64,9 @@ def kernels_of(cubin: ELFFile) -> set[str]:
 
 @needs("cuda", "g++-aarch64")
 def test_a_library_holds_machine_code_of_the_boards_gpu_and_no_source(tmp_path: Path) -> None:
-    bundle = build(request_for(write_model(tmp_path / "net.onnx"), BOARD), tmp_path / "b").bundle
+    bundle = build(
+        request_for(write_model(tmp_path / "net.onnx"), BOARD), tmp_path / "b", isolated=False
+    ).bundle
     library = bundle.library.read_bytes()
 
     (cubin,) = cubins_in(library)
@@ -95,7 +97,9 @@ def test_a_region_of_tensorrt_and_kernels_of_the_gpu_are_one_library(tmp_path: P
         target=replace(request.board.target, gpu=gpu.target.gpu),
     )
     plan = OffloadPlan(("tensorrt",), never=("nn.relu",), rates=EVERYTHING_PAYS)
-    bundle = build(replace(request, board=board, offload=plan), tmp_path / "b").bundle
+    bundle = build(
+        replace(request, board=board, offload=plan), tmp_path / "b", isolated=False
+    ).bundle
 
     (region,) = bundle.manifest.regions
     assert region.backend == "tensorrt"
@@ -214,7 +218,9 @@ def test_the_agent_comes_as_far_as_the_gpu_that_is_missing(tmp_path: Path) -> No
     here = load_board("local")
     request = request_for(write_model(tmp_path / "net.onnx"), "local")
     board = replace(here, gpu=gpu.gpu, target=replace(here.target, gpu=gpu.target.gpu))
-    bundle = build(replace(request, board=board), tmp_path / "b", use_cache=False).bundle
+    bundle = build(
+        replace(request, board=board), tmp_path / "b", use_cache=False, isolated=False
+    ).bundle
     (program,) = (
         file.path
         for file in build_agent(load_toolchain("host"), platform.machine()).files

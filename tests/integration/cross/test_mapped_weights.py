@@ -108,7 +108,7 @@ def write_network(path: Path) -> Path:
 def result(tmp_path_factory: pytest.TempPathFactory) -> BuildResult:
     folder = tmp_path_factory.mktemp("mapped")
     request = request_for(write_network(folder / "model.onnx"))
-    return build(request, folder / "bundle", use_cache=False)
+    return build(request, folder / "bundle", use_cache=False, isolated=False)
 
 
 @pytest.fixture(scope="module")
@@ -174,7 +174,7 @@ def test_stock_clients_load_the_library_here_and_over_rpc(bundle: Bundle, tmp_pa
 @needs(*ARM_PROGRAMS)
 def test_the_agent_computes_with_mapped_weights_on_another_architecture(tmp_path: Path) -> None:
     request = request_for(write_network(tmp_path / "model.onnx"), "rpi4")
-    built = build(request, tmp_path / "bundle", use_cache=False).bundle
+    built = build(request, tmp_path / "bundle", use_cache=False, isolated=False).bundle
     agent = build_agent(load_toolchain("aarch64-linux-gnu"), "aarch64")
     folder = agent.files[0].path.parent
     sample = tmp_path / "sample"

@@ -340,7 +340,9 @@ def test_a_deployed_library_names_tensor_and_value(tmp_path: Path) -> None:
     """Linked with its own function, not with the one that this process has."""
     node, shape = nodes()["Gather"]
     source = onnx_file(tmp_path, node, shape)
-    bundle = build(request_for(source.path), tmp_path / "bundle", use_cache=False).bundle
+    bundle = build(
+        request_for(source.path), tmp_path / "bundle", use_cache=False, isolated=False
+    ).bundle
     assert bundle.reference_inputs()["i"].tolist()[:2] == [-4, 3]
     indices = np.array([-1, 3, -4])
     with LocalDevice().opened(bundle) as session:

@@ -407,7 +407,7 @@ def test_an_index_outside_of_a_tensor_is_named_and_the_session_goes_on(
     from tvm import relax
 
     model = write_embedding(tmp_path / "model.onnx")
-    bundle = build(request_for(model), tmp_path / "bundle", use_cache=False).bundle
+    bundle = build(request_for(model), tmp_path / "bundle", use_cache=False, isolated=False).bundle
     with open_session(KEY, tracker=served.address) as session:
         session.upload(str(bundle.library))
         machine = relax.VirtualMachine(session.load_module("model.so"), session.cpu(0))

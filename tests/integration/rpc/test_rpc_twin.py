@@ -54,7 +54,9 @@ def served(tmp_path_factory: pytest.TempPathFactory, twin_cache: Path) -> Iterat
         environment = environment_in(folder)
         up(TWIN, load_board("rpi4"))
         model = write_model(folder / "model.onnx")
-        bundle = build(request_for(model, "rpi4"), folder / "bundle", use_cache=False).bundle
+        bundle = build(
+            request_for(model, "rpi4"), folder / "bundle", use_cache=False, isolated=False
+        ).bundle
         devices = folder / "config" / "edgekit" / "devices.toml"
         devices.parent.mkdir(parents=True)
         devices.write_text(f'schema = 1\n[devices.{TWIN}]\nboard = "rpi4"\ntwin = true\n')

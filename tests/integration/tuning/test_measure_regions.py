@@ -59,7 +59,7 @@ def check_decided_by(cost: RegionCost, request: BuildRequest, folder: Path) -> N
     found = partition(request)
     assert [region.symbol for region in found.regions] == ([cost.region] if pays else [])
     assert any(f"measured on {cost.device}: " in d.reason for d in found.report.decisions)
-    regions = build(request, folder / "bundle").bundle.manifest.regions
+    regions = build(request, folder / "bundle", isolated=False).bundle.manifest.regions
     assert [region.name for region in regions] == ([cost.region] if pays else [])
     assert all(f"measured on {cost.device}: " in region.reason for region in regions)
 

@@ -117,7 +117,9 @@ def lab(tmp_path_factory: pytest.TempPathFactory, twin_cache: Path) -> Iterator[
     folder = tmp_path_factory.mktemp("faults")
     with twins_in(twin_cache):
         model = write_model(folder / "model.onnx")
-        bundle = build(request_for(model, BOARD.name), folder / "bundle", use_cache=False).bundle
+        bundle = build(
+            request_for(model, BOARD.name), folder / "bundle", use_cache=False, isolated=False
+        ).bundle
         lab = Lab(folder, model, bundle, up(NAME, BOARD).access)
         lab.assert_usable()
         yield lab
@@ -447,7 +449,7 @@ def test_a_changed_host_key_stops_everything_with_both_fingerprints(lab: Lab) ->
 
 def test_a_bundle_for_a_cpu_with_more_instructions_is_refused(lab: Lab) -> None:
     request = request_for(lab.model, "rpi5")
-    bundle = build(request, lab.folder / "rpi5", use_cache=False).bundle
+    bundle = build(request, lab.folder / "rpi5", use_cache=False, isolated=False).bundle
 
     error = lab.failure(bundle)
 

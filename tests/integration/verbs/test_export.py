@@ -42,7 +42,7 @@ pytestmark = needs("cmake")
 def app(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built, and installed into a folder beside it, by way of the command line."""
     place = tmp_path_factory.mktemp("export")
-    build(request_for(write_model(place / "tiny.onnx")), place / "bundle")
+    build(request_for(write_model(place / "tiny.onnx")), place / "bundle", isolated=False)
     ran = run_edgekit("export", "bundle", "-o", "app", "--zip", "--json", folder=place)
     assert ran.code == 0, ran.err
     report = json.loads(ran.out)
@@ -105,7 +105,9 @@ def test_it_runs_where_it_is_installed_and_without_this_machines_folders(
 def embedding(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The exported program of a model that is given indices."""
     place = tmp_path_factory.mktemp("embedding")
-    bundle = build(request_for(write_embedding(place / "rows.onnx")), place / "bundle").bundle
+    bundle = build(
+        request_for(write_embedding(place / "rows.onnx")), place / "bundle", isolated=False
+    ).bundle
     export(bundle, place / "app")
     built(place / "app")
     return place / "app" / "build" / "bin" / "rows-model"
@@ -293,7 +295,7 @@ def test_two_inputs_two_outputs_and_names_that_are_code(tmp_path: Path) -> None:
     nodes = [helper.make_node("Add", [a, b], [total]), helper.make_node("Mul", [a, b], [product])]
     made = onnx_model(nodes, {a: [2, 3], b: [2, 3]}, [total, product], {})
     onnx.save(made, tmp_path / "two.onnx")
-    bundle = build(request_for(tmp_path / "two.onnx"), tmp_path / "bundle").bundle
+    bundle = build(request_for(tmp_path / "two.onnx"), tmp_path / "bundle", isolated=False).bundle
     app = export(bundle, tmp_path / "app").path
     assert "warning" not in built(app)
     two = app / "build" / "bin" / "two-model"

@@ -64,7 +64,7 @@ class Installed:
 @pytest.fixture(scope="module")
 def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
     place = tmp_path_factory.mktemp("export")
-    build(request_for(write_model(place / "tiny.onnx"), "rpi4"), place / "bundle")
+    build(request_for(write_model(place / "tiny.onnx"), "rpi4"), place / "bundle", isolated=False)
     app = place / "app"
     report = edgekit_json("export", str(place / "bundle"), "-o", str(app))
     assert (report["program"], report["toolchain"]) == (NAME, "aarch64-linux-gnu")
