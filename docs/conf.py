@@ -34,6 +34,7 @@ PAGES = {
         "docs/cuda",
         "docs/libraries",
         "docs/bare-metal",
+        "docs/ends",
         "docs/quantize",
         "docs/recommend",
         "docs/results",

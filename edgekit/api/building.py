@@ -148,7 +148,6 @@ class Building(WorkspaceBase):
         by default as the libraries for `board` require. Further settings are `per_channel`,
         `method` ("minmax", "entropy", "percentile"), `ends` ("float", "int8") and `exclude`.
         """
-        from edgekit.project.file import choose_preprocess
         from edgekit.verbs.quantize import (
             QuantizeRequest,
             check_quantiser,
@@ -171,7 +170,6 @@ class Building(WorkspaceBase):
                 random,
                 accept_noise,
                 self._optional(labels),
-                choose_preprocess(self.data.shown_project, source),
             )
             return quantize(request, self._setting.events)
 

@@ -173,6 +173,7 @@ class OnDevices(Building):
         inputs: Inputs = None,
         *,
         out: PathLike | None = None,
+        draw: PathLike | None = None,
         top: int = 5,
         allow_nonfinite: bool = False,
         keep_state: bool = True,
@@ -181,6 +182,8 @@ class OnDevices(Building):
         """Run a bundle on one or many samples, and summarise the outputs; `out` keeps them.
 
         Each sample goes on with the state that the one before left, unless `keep_state` is false.
+
+        `draw` gets the images with what was found in them, as the bundle's [postprocess] says.
         """
         from edgekit.verbs.run import run
 
@@ -193,6 +196,7 @@ class OnDevices(Building):
                 samples=chosen.samples,
                 total=chosen.count,
                 out=self._optional(out),
+                draw=self._optional(draw),
                 top=top,
                 keep_state=keep_state,
                 events=self._setting.events,

@@ -33,7 +33,8 @@ TRUSTED_FOLDERS = "EDGEKIT_TRUSTED_PATH"
 
 _HARMLESS: Mapping[FileKind, tuple[str, ...]] = {
     "project": (
-        *("schema", "model", "board", "keep", "shapes", "constants", "preprocess"),
+        *("schema", "model", "board", "keep", "shapes", "constants"),
+        *("preprocess", "postprocess"),
         *("offload.backends", "offload.force", "offload.never", "offload.cost"),
     ),
     "boards": (

@@ -17,7 +17,7 @@ from edgekit.base.own_folder import own_folder, remember_origin
 from edgekit.building.build_manifest import manifest_for
 from edgekit.building.compilation import Compilation, compiling_in_process
 from edgekit.building.compile_process import compiling_in_child
-from edgekit.building.expectation import check_preprocess, expect
+from edgekit.building.expectation import expect
 from edgekit.building.key import build_key
 from edgekit.building.product import CompileJob, Making
 from edgekit.building.products import product_of
@@ -26,6 +26,7 @@ from edgekit.building.request import BuildRequest, BuildResult
 from edgekit.building.reuse import Order, make, reuse_or_make
 from edgekit.bundle.folder import foreign_file, open_bundle, write_archive, write_manifest
 from edgekit.cross.toolchain import find_compiler
+from edgekit.models.ends import check_names
 from edgekit.profiles.board import Board
 from edgekit.profiles.cpu import architecture
 from edgekit.profiles.toolchain import Toolchain
@@ -178,10 +179,11 @@ class _Work:
             model = compilation.imported()
             for repair in model.repairs:
                 events.note(repair)
-            check_preprocess(request.preprocess, model.inputs)
+            preprocess = request.source.ends.preprocess
+            check_names(preprocess, [spec.name for spec in model.inputs])
             ends = (model.inputs, model.outputs)
             obstacle = product.nan_obstacle or model.nan_obstacle
-            edges = Edges(model.index_ranges, request.preprocess, obstacle)
+            edges = Edges(model.index_ranges, preprocess, obstacle)
             expectation = expect(
                 request.source, request.seed, ends, events, edges, verified=request.verified
             )

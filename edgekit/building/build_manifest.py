@@ -33,6 +33,7 @@ _NOT_REPRODUCIBLE = "the compiler wrote the name of a temporary folder into the 
 def manifest_for(making: Making, ends: Ends, contents: Contents) -> Manifest:
     """Write the reference vectors, and return the manifest of the finished bundle."""
     request, expectation = making.request, contents.expectation
+    preprocess = request.source.ends.preprocess
     files = tuple(making.folder / file.path for file in contents.files)
     reproducible = all(os.fsencode(making.scratch.name) not in f.read_bytes() for f in files)
     reference = write_reference(making.folder, ends, expectation)
@@ -51,8 +52,9 @@ def manifest_for(making: Making, ends: Ends, contents: Contents) -> Manifest:
         versions=Versions(installed_version("apache-tvm"), installed_version("apache-tvm-ffi")),
         oracle=expectation.oracle,
         seed=request.seed,
-        inputs=tuple(InputEntry(spec, request.preprocess.get(spec.name)) for spec in ends[0]),
+        inputs=tuple(InputEntry(spec, preprocess.get(spec.name)) for spec in ends[0]),
         outputs=tuple(OutputEntry(spec) for spec in ends[1]),
+        postprocess=request.source.ends.postprocess,
         vectors=reference.vectors,
         left_out=expectation.left_out,
         regions=contents.regions,

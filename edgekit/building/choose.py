@@ -14,7 +14,7 @@ from edgekit.building.products import product_of
 from edgekit.building.request import BuildRequest
 from edgekit.profiles.board import Board
 from edgekit.profiles.toolchain import Toolchain
-from edgekit.project.file import choose_offload, choose_preprocess
+from edgekit.project.file import choose_offload
 from edgekit.project.workspace import WorkspaceData
 
 if TYPE_CHECKING:
@@ -68,7 +68,6 @@ def make_request(
         board=board,
         toolchain=toolchain,
         offload=replace(plan, one_layer_each=options.one_layer_each),
-        preprocess=choose_preprocess(project, source),
         seed=options.seed,
         verified=options.verified or product.needs_outputs,
         prefix=options.prefix,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgekit.base.errors import BuildError, ProjectError
+from edgekit.base.errors import BuildError
 from edgekit.base.events import Events
 from edgekit.base.interrupts import interrupts_deferred
 from edgekit.base.wording import counted
@@ -23,7 +23,6 @@ from edgekit.bundle.folder import (
 from edgekit.bundle.manifest_oracle import OracleEntry
 from edgekit.bundle.manifest_vectors import RANDOM
 from edgekit.models.model import ModelSource, held
-from edgekit.models.preprocess import Preprocess
 from edgekit.models.states import first_state
 
 if TYPE_CHECKING:
@@ -62,16 +61,6 @@ class Reference:
 
     vectors: tuple[VectorEntry, ...]
     files: tuple[FileEntry, ...]
-
-
-def check_preprocess(preprocess: Mapping[str, Preprocess], inputs: Sequence[TensorSpec]) -> None:
-    names = [spec.name for spec in inputs]
-    for name in preprocess:
-        if name not in names:
-            raise ProjectError(
-                f"a preprocessing is declared for {name!r}, which is no input of the model",
-                hint=f"its inputs are {', '.join(names)}",
-            )
 
 
 def expect(

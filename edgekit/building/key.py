@@ -58,9 +58,7 @@ def build_key(request: BuildRequest, compiler: Compiler) -> str:
             for kernel, choice in sorted(request.choices.of_kernel.items())
         ],
         "ways": [[step, asdict(way)] for step, way in sorted(request.ways.items())],
-        "preprocess": {
-            name: asdict(preprocess) for name, preprocess in sorted(request.preprocess.items())
-        },
+        "ends": source.ends.identity(),
         "seed": request.seed,
         "samples": samples_identity(source.path) if request.verified else "",
         "verified": request.verified,

@@ -97,7 +97,9 @@ def further_vectors(
     def known(index: int) -> dict[str, Array]:
         return {**usual.inputs, **read_known_sample(source.path, given, index)}
 
-    for number, index in enumerate(spread(count_known_samples(source.path, given)), 1):
+    # Samples beside a model are its own tensors, and not the pictures that its program takes.
+    count = 0 if source.ends.pictures else count_known_samples(source.path, given)
+    for number, index in enumerate(spread(count), 1):
         maker.add(f"sample-{number}", partial(known, index))
     return Further(tuple(maker.vectors[1:]), tuple(maker.left_out))
 

@@ -15,7 +15,6 @@ from edgekit.base.wording import duration
 from edgekit.bundle.folder import Bundle
 from edgekit.compiler.schedules.choices import NO_CHOICES, Choices
 from edgekit.models.model import ModelSource
-from edgekit.models.preprocess import Preprocess
 from edgekit.profiles.board import Board
 from edgekit.profiles.toolchain import Toolchain
 
@@ -27,8 +26,6 @@ class BuildRequest:
     source: ModelSource
     board: Board
     toolchain: Toolchain
-    preprocess: Mapping[str, Preprocess] = field(default_factory=dict)
-    """The conversion of images to inputs, by input name; part of the manifest."""
     seed: int = 0
     """The seed of the reference inputs."""
     verified: bool = True

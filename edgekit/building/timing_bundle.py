@@ -33,7 +33,7 @@ def timing_bundle(
     """Make a bundle in `folder` from the objects in its folder `objects`."""
     made = folder / "bundle"
     made.mkdir()
-    request = replace(request, preprocess={})
+    request = replace(request, source=replace(request.source, ends=request.source.ends.in_program))
     product = product_of(request.board)
     making = Making(product, request, compiler, made, folder / "objects", SILENT)
     expectation = Expectation(None, (Vector(RANDOM, inputs, {}, {}),))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 from edgekit.base.decode import Check, Count, DecodeError, Sha256, decode, encode
@@ -20,13 +20,15 @@ from edgekit.bundle.manifest_bare_metal import BareMetal
 from edgekit.bundle.manifest_oracle import OracleEntry
 from edgekit.bundle.manifest_runners import RunnerEntry, runners_problem
 from edgekit.bundle.manifest_vectors import RANDOM, LeftOut, VectorEntry, vectors_problem
+from edgekit.models.ends.postprocess import Postprocess
 from edgekit.models.preprocess import Preprocess
 from edgekit.profiles.kinds import HasKind
 
-SCHEMA_VERSION = 6
-"""The schema version. Since 6 a bundle holds several reference vectors."""
+SCHEMA_VERSION = 7
+"""The schema version. Since 7 a program may hold what stands before and behind its model."""
+_MODEL_ALONE = 6
 _ONE_VECTOR = 5
-"""The older schema version with one reference vector, which is read too."""
+"""Older schema versions, which are read too: before 6 a bundle had one reference vector."""
 MANIFEST_NAME = "manifest.json"
 MANIFEST_LIMIT = 16 << 20
 """The most bytes of a manifest, far above any real one, so that none fills the memory."""
@@ -151,6 +153,8 @@ class Manifest:
     seed: int
     inputs: tuple[InputEntry, ...]
     outputs: tuple[OutputEntry, ...]
+    postprocess: Postprocess | None
+    """What the outputs mean; None if the project says nothing about them."""
     vectors: tuple[VectorEntry, ...]
     """The reference vectors, at least one. The first, usual one has seeded random inputs."""
     left_out: tuple[LeftOut, ...]
@@ -211,10 +215,10 @@ def _check_schema(document: Mapping[str, object]) -> None:
     found, writer = document.get("schema_version"), document.get("edgekit_version")
     if type(found) is not int:
         raise BundleError("the manifest has no schema version", hint=AGAIN)
-    if found not in (_ONE_VECTOR, SCHEMA_VERSION):
+    if found not in (_ONE_VECTOR, _MODEL_ALONE, SCHEMA_VERSION):
         raise BundleError(
             f"the bundle has schema version {found} (written by edgekit {ascii(writer)[:40]}); "
-            f"this edgekit reads versions {_ONE_VECTOR} and {SCHEMA_VERSION}",
+            f"this edgekit reads versions {_ONE_VECTOR} to {SCHEMA_VERSION}",
             hint="build the model again with this edgekit, or use the edgekit that wrote it",
         )
 
@@ -223,6 +227,8 @@ def _read_manifest(document: Mapping[str, object]) -> Manifest:
     try:
         if document["schema_version"] == _ONE_VECTOR:
             document = _with_vectors(document)
+        if document["schema_version"] == _MODEL_ALONE:
+            document = _with_ends(document)
         return decode(Manifest, _with_states(document), "the manifest", need_all=True)
     except DecodeError as error:
         raise BundleError(str(error), hint=AGAIN) from error
@@ -262,7 +268,7 @@ def _with_vectors(document: Mapping[str, object]) -> dict[str, object]:
     }
     return {
         **document,
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": _MODEL_ALONE,
         "inputs": [{"spec": item.spec, "preprocess": item.preprocess} for item in old.inputs],
         "outputs": [{"spec": item.spec} for item in old.outputs],
         "vectors": [vector],
@@ -284,6 +290,30 @@ def _with_states(document: Mapping[str, object]) -> dict[str, object]:
         if isinstance(entries := document.get(key), list)
     }
     return {**document, **ends}
+
+
+@dataclass(frozen=True)
+class _OldEntry:
+    spec: object
+    preprocess: Preprocess | None
+
+
+@dataclass(frozen=True)
+class _OldInputs:
+    """The inputs of schema version 6, whose images become tensors on the host."""
+
+    inputs: tuple[_OldEntry, ...]
+
+
+def _with_ends(document: Mapping[str, object]) -> dict[str, object]:
+    """Return a document of schema version 6 in the form of the newest."""
+    old = decode(_OldInputs, {"inputs": document.get("inputs", [])}, "the manifest")
+    entries = [
+        _OldEntry(one.spec, one.preprocess and replace(one.preprocess, on="host"))
+        for one in old.inputs
+    ]
+    newer = {"inputs": encode(entries), "postprocess": None, "schema_version": SCHEMA_VERSION}
+    return {**document, **newer}
 
 
 def _check_references(manifest: Manifest) -> None:

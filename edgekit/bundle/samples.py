@@ -5,7 +5,7 @@ No file is trusted. All are checked against the model's inputs before their data
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,6 +48,8 @@ class Sample:
     name: str
     """The name of its file."""
     inputs: Mapping[str, Array]
+    images: Mapping[str, Path] = field(default_factory=dict)
+    """The image files among them, by input name."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,12 @@ def iterate_samples(
             }
             varying = [chosen[name].path.name for name, found in parts.items() if len(found) > 1]
             named = varying or [part.path.name for part in chosen.values()]
-            yield Sample(", ".join(dict.fromkeys(named)), arrays)
+            images = {
+                name: part.path
+                for name, part in chosen.items()
+                if part.path.suffix.lower() in IMAGE_SUFFIXES
+            }
+            yield Sample(", ".join(dict.fromkeys(named)), arrays, images)
 
     return read()
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from edgekit.api.inputs import InputKeywords
     from edgekit.api.workspace import Workspace
     from edgekit.bundle.folder import Bundle
+    from edgekit.models.ends.reading import Meaning
     from edgekit.verbs.run import OutputSummary, RunReport
 
 _FEW = 3
@@ -37,6 +38,12 @@ _FEW = 3
     type=click.Path(path_type=Path),
     metavar="DIR|FILE.npz",
     help="Write the outputs to this folder or file.",
+)
+@click.option(
+    "--draw",
+    type=click.Path(path_type=Path),
+    metavar="DIR|FILE.png",
+    help="Draw what was found into the image, as [postprocess] in edgekit.toml says.",
 )
 @click.option(
     "--top",
@@ -61,6 +68,7 @@ def command(
     bundle: Path,
     given: InputKeywords,
     out: Path | None,
+    draw: Path | None,
     top: int,
     keep_state: bool,
     where: DeviceChoice,
@@ -72,7 +80,13 @@ def command(
     if not where.is_several:
         ws = console.workspace
         report = ws.run_report(
-            bundle, out=out, top=top, keep_state=keep_state, **given, **where.keywords
+            bundle,
+            out=out,
+            draw=draw,
+            top=top,
+            keep_state=keep_state,
+            **given,
+            **where.keywords,
         )
         console.report(report, lambda: _render(console, report))
         return
@@ -81,9 +95,14 @@ def command(
             "outputs of several devices do not fit into one file", hint="give -o a folder"
         )
 
+    if draw is not None and draw.suffix == ".png":
+        raise UsageError("each device has an image of its own", hint="give --draw a folder")
+
     def work(ws: Workspace, opened: Bundle, on: DeviceKeywords) -> RunReport:
-        place = None if out is None else out / device_name(on)
-        return ws.run_report(opened, out=place, top=top, keep_state=keep_state, **given, **on)
+        place, picture = (None if one is None else one / device_name(on) for one in (out, draw))
+        return ws.run_report(
+            opened, out=place, draw=picture, top=top, keep_state=keep_state, **given, **on
+        )
 
     columns = Columns(("samples", "inference", "highest"), _cells, "ran")
     on_several(console, bundle, where, given, work, columns)
@@ -114,8 +133,10 @@ def _render(console: Console, report: RunReport) -> None:
             right=["min", "max", "mean", "NaN or inf"],
             spare=["NaN or inf", "mean"],
         )
+        if sample.meaning is not None:
+            _render_meaning(console, sample.meaning)
         for output in sample.outputs:
-            if output.top:
+            if output.top and sample.meaning is None:
                 console.print(f"highest of {output.name}:")
                 console.table(
                     ["index", "value"],
@@ -126,6 +147,26 @@ def _render(console: Console, report: RunReport) -> None:
             console.print(f"wrote {file}")
 
 
+def _render_meaning(console: Console, meaning: Meaning) -> None:
+    if meaning.text is not None:
+        console.print(f"text: {meaning.text}")
+        return
+    if not meaning.found:
+        console.print("nothing was found")
+        return
+    boxes = any(one.box is not None for one in meaning.found)
+    score = "share" if meaning.task == "mask" else "score"
+    sides = ["left", "top", "right", "bottom"] if boxes else []
+    console.table(
+        ["name", score, *sides],
+        [
+            [one.name, f"{one.score:.3g}", *(f"{side:.1f}" for side in one.box or ())]
+            for one in meaning.found
+        ],
+        right=[score, *sides],
+    )
+
+
 def _render_many(console: Console, report: RunReport) -> None:
     """Print a row for each sample, and the times of all."""
     seconds = sorted(sample.seconds for sample in report.samples)
@@ -133,6 +174,15 @@ def _render_many(console: Console, report: RunReport) -> None:
         f"{counted(len(seconds), 'sample')} on {report.device}: median "
         f"{_shown(seconds[len(seconds) // 2], report)}, slowest {_shown(seconds[-1], report)}"
     )
+    if any(sample.meaning for sample in report.samples):
+        found = [
+            [sample.name, _shown(sample.seconds, report), sample.meaning.summary()]
+            for sample in report.samples
+            if sample.meaning is not None
+        ]
+        console.listing(("sample", "time", "found"), found, right=("time",))
+        _say_files(console, report)
+        return
     rows = [
         [
             sample.name,
@@ -151,6 +201,10 @@ def _render_many(console: Console, report: RunReport) -> None:
         right=("time", "min", "max", "mean", "NaN or inf"),
         spare=("NaN or inf", "mean", "min", "max"),
     )
+    _say_files(console, report)
+
+
+def _say_files(console: Console, report: RunReport) -> None:
     files = [file for sample in report.samples for file in sample.files]
     if files:
         folders = sorted({str(file.parent) for file in files})

@@ -1,5 +1,8 @@
 """Turn an image file into an input tensor with the preprocessing that the model's owner declares.
 
+A program with its own preprocessing takes the pixels as they are, in a picture of a fixed size: any
+image is brought to that size on the host, in the way that the preprocessing names.
+
 Image files are not trusted: their size is checked before their pixels are decoded, and every
 failure of a decoder becomes an InputError.
 """
@@ -16,6 +19,7 @@ import numpy.typing as npt
 from edgekit.base.arrays import Array, numpy_dtype, unreadable
 from edgekit.base.errors import InputError, MissingToolError
 from edgekit.base.tensors import TensorSpec
+from edgekit.models.ends.geometry import placement
 from edgekit.models.preprocess import Preprocess
 
 if TYPE_CHECKING:
@@ -27,7 +31,10 @@ _LARGEST_IMAGE_PIXELS = 100_000_000
 
 
 def load_image(path: Path, spec: TensorSpec, preprocess: Preprocess) -> Array:
-    """Decode, resize, reorder, normalise and, for a quantised input, quantise."""
+    """Decode and resize; where the host does all, reorder, normalise and quantise too."""
+    if preprocess.on == "board":
+        height, width, _ = spec.shape
+        return _decode(path, preprocess, width, height).astype(np.uint8)
     height, width = _image_extent(spec, preprocess)
     pixels = _decode(path, preprocess, width, height)
     if preprocess.color == "bgr":
@@ -57,6 +64,13 @@ def _image_extent(spec: TensorSpec, preprocess: Preprocess) -> tuple[int, int]:
 
 def _decode(path: Path, preprocess: Preprocess, width: int, height: int) -> npt.NDArray[np.float64]:
     """Return pixels of 0 to 255, height x width x channels."""
+    image = open_image(path).convert("L" if preprocess.color == "gray" else "RGB")
+    resized = _resize(image, preprocess, width, height)
+    return np.asarray(resized, dtype=np.float64).reshape(height, width, preprocess.channels)
+
+
+def open_image(path: Path) -> Image.Image:
+    """Decode an image of 8 bits a channel, turned as its EXIF data says."""
     try:
         from PIL import Image, ImageOps
     except ImportError as error:
@@ -82,9 +96,7 @@ def _decode(path: Path, preprocess: Preprocess, width: int, height: int) -> npt.
             f"{path} is no image that can be read: {error}",
             hint="it may be cut off or damaged; open it in an image viewer to check",
         ) from error
-    image = _to_eight_bits(image).convert("L" if preprocess.color == "gray" else "RGB")
-    resized = _resize(image, preprocess, width, height)
-    return np.asarray(resized, dtype=np.float64).reshape(height, width, preprocess.channels)
+    return _to_eight_bits(image)
 
 
 def _to_eight_bits(image: Image.Image) -> Image.Image:
@@ -98,16 +110,19 @@ def _to_eight_bits(image: Image.Image) -> Image.Image:
 
 
 def _resize(image: Image.Image, preprocess: Preprocess, width: int, height: int) -> Image.Image:
-    from PIL import Image, ImageOps
+    from PIL import Image
 
     if image.size == (width, height):
         return image
-    method = Image.Resampling.BILINEAR
-    if preprocess.resize == "crop":
-        return ImageOps.fit(image, (width, height), method)
-    if preprocess.resize == "pad":
-        return ImageOps.pad(image, (width, height), method, color=0)
-    return image.resize((width, height), method)
+    place = placement(preprocess, (image.height, image.width), (height, width))
+    part = (place.left, place.top, place.left + place.part[1], place.top + place.part[0])
+    inner = image.resize(place.inner[::-1], Image.Resampling.BILINEAR, box=part)
+    if place.inner == place.target:
+        return inner
+    fill = round(preprocess.fill)
+    padded = Image.new(image.mode, (width, height), (fill,) * preprocess.channels)
+    padded.paste(inner, (place.across, place.down))
+    return padded
 
 
 def _store(values: npt.NDArray[np.float64], spec: TensorSpec) -> Array:

@@ -19,6 +19,7 @@ from edgekit.base.events import SILENT, Events
 from edgekit.base.files import sha256_file
 from edgekit.base.tensors import OpenTensorSpec, TensorSpec
 from edgekit.base.wording import nearest
+from edgekit.models.ends import NO_ENDS, Ends
 from edgekit.models.other_formats import refusal
 
 if TYPE_CHECKING:
@@ -38,12 +39,15 @@ class ModelSource:
     path: Path
     format: ModelFormat
     sha256: str
-    """The hash of all that decides the module: the file, its external data, shapes, constants."""
+    """The hash of all that decides the module: the file, its external data, shapes, constants, and
+    the ends that are part of the program."""
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)
     """The values of inputs that become constants when the model is imported."""
     files: tuple[Path, ...] = ()
     """The files that `sha256` covers, the model file first."""
+    ends: Ends = NO_ENDS
+    """What stands before and behind the model."""
 
     @property
     def name(self) -> str:
@@ -110,17 +114,19 @@ def open_model(
     path: Path,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     constants: Mapping[str, np.ndarray] | None = None,
+    ends: Ends = NO_ENDS,
 ) -> ModelSource:
     """Open a model file and determine its format and hash, without TVM."""
     shapes = dict(sorted((shapes or {}).items()))
     constants = dict(sorted((constants or {}).items()))
     model_format = _format_of(path)
+    ends = ends.settled(path.name, takes_ends=model_format == "onnx")
     before = _stamps([path])
     files = tuple(file.absolute() for file in _frontend(model_format).content_files(path))
-    digest = _digest(files, shapes, constants)
+    digest = _digest(files, shapes, constants, ends)
     if before is None or _stamps([path]) != before:
         raise _changed(path)
-    return ModelSource(path, model_format, digest, shapes, constants, files)
+    return ModelSource(path, model_format, digest, shapes, constants, files, ends)
 
 
 @contextmanager
@@ -190,6 +196,7 @@ def _digest(
     files: Iterable[Path],
     shapes: Mapping[str, tuple[int, ...]],
     constants: Mapping[str, np.ndarray],
+    ends: Ends,
 ) -> str:
     digest = hashlib.sha256()
     for file in files:
@@ -199,6 +206,8 @@ def _digest(
     for name, value in constants.items():
         digest.update(f"constant {name!r} {value.dtype} {value.shape!r}\n".encode())
         digest.update(value.tobytes())
+    if ends:
+        digest.update(ends.in_program.identity().encode())
     return digest.hexdigest()
 
 
@@ -207,7 +216,7 @@ def _is_same(source: ModelSource, before: _Stamps) -> bool:
     if not source.files:
         return True
     try:
-        digest = _digest(source.files, source.shapes, source.constants)
+        digest = _digest(source.files, source.shapes, source.constants, source.ends)
     except OSError:
         return False
     return digest == source.sha256 and before is not None and _stamps(source.files) == before

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -90,7 +89,7 @@ class ReferenceOracle:
 
             from edgekit.models.onnx.reference_operators import PRECISE
 
-            self._evaluator: Any = ReferenceEvaluator(_model(source.path), new_ops=list(PRECISE))
+            self._evaluator: Any = ReferenceEvaluator(_model(source), new_ops=list(PRECISE))
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         given = {**inputs, **self._source.constants}
@@ -110,10 +109,10 @@ class ReferenceOracle:
         raise ModelError("ONNX's reference evaluator is not made to be timed")
 
 
-def _model(path: Path) -> Any:
-    from edgekit.models.onnx.files import read_model
+def _model(source: ModelSource) -> Any:
+    from edgekit.models.onnx.files import read_program
 
-    return read_model(path)
+    return read_program(source)
 
 
 @dataclass(frozen=True)
@@ -184,7 +183,7 @@ class OnnxRuntimeOracle:
         if not self._others:
             from edgekit.models.onnx.leeway import roundings
 
-            found = roundings(self._source.path)
+            found = roundings(self._source)
             if found is None:
                 self._others = [None]
             else:
@@ -222,6 +221,8 @@ class OnnxRuntimeOracle:
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
         options.log_severity_level = 3
+        if model is None and self._source.ends:
+            model = _model(self._source).SerializeToString()
         with blamed(self):
             return self._ort.InferenceSession(
                 model or str(self._source.path), options, providers=["CPUExecutionProvider"]

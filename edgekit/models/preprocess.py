@@ -1,4 +1,7 @@
-"""The declared preprocessing from image to input tensor; `images.py` applies it."""
+"""The declared preprocessing from image to input tensor.
+
+`ends/` makes it a part of the program; `images.py` applies what stays on the host.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from edgekit.base.decode import Convert, DecodeError, decode, finite
+from edgekit.base.decode import Check, Convert, DecodeError, Range, decode, finite
 from edgekit.base.errors import ProjectError
 from edgekit.base.quoting import toml_key
 from edgekit.base.tensors import TensorSpec
@@ -16,6 +19,12 @@ from edgekit.base.wording import counted
 Layout = Literal["NCHW", "NHWC"]
 Color = Literal["rgb", "bgr", "gray"]
 Resize = Literal["stretch", "crop", "pad"]
+Interpolation = Literal["linear", "nearest", "cubic"]
+Anchor = Literal["center", "start"]
+Side = Literal["board", "host"]
+
+LARGEST_SIDE = 8192
+"""The most pixels of a side of the picture that a program takes."""
 
 _FRACTION = re.compile(r"(-?[0-9]{1,9})/([1-9][0-9]{0,8})")
 
@@ -36,6 +45,10 @@ def _numbers(value: object) -> tuple[float, ...]:
 
 _Number = Annotated[float, Convert('a number, or a fraction such as "1/255"', _number)]
 _Numbers = Annotated[tuple[float, ...], Convert('numbers, or fractions such as "1/255"', _numbers)]
+_Sides = Annotated[
+    tuple[Annotated[int, Range(1, LARGEST_SIDE)], ...],
+    Check("two whole numbers, height and width", lambda sides: len(sides) == 2),
+]
 
 
 @dataclass(frozen=True)
@@ -44,6 +57,8 @@ class Preprocess:
     quantised if the input is.
 
     `mean` and `std` hold one number for all channels, or one per channel in the order of `color`.
+    On the board, the input of the program is a picture: pixels as uint8, in height x width x
+    channels, red first.
     """
 
     layout: Layout
@@ -52,6 +67,16 @@ class Preprocess:
     mean: _Numbers = (0.0,)
     std: _Numbers = (1.0,)
     scale: _Number = 1.0
+    on: Side | None = None
+    """The side that computes it; None is the board where the model's format allows it."""
+    size: _Sides | None = None
+    """The height and width of the picture that the program takes; None is the model's own."""
+    interpolation: Interpolation = "linear"
+    """The values between pixels where the program resizes a picture, without antialiasing."""
+    anchor: Anchor = "center"
+    """The place of a padded picture."""
+    fill: Annotated[float, Range(0, 255)] = 0.0
+    """The pixels around a padded picture."""
 
     def __post_init__(self) -> None:
         for key, values in (("mean", self.mean), ("std", self.std)):

@@ -22,6 +22,7 @@ from edgekit.base.quoting import one_line, toml_string
 from edgekit.base.toml_source import TomlError, read_toml
 from edgekit.base.trust import effects_of, require_trust
 from edgekit.base.wording import nearest
+from edgekit.models.ends import NO_ENDS, Ends
 from edgekit.models.model import MODEL_SUFFIXES, ModelSource, open_model, scan_model
 from edgekit.profiles.offload import ProjectOffload, parse_project_offload
 from edgekit.profiles.reader import (
@@ -36,6 +37,7 @@ from edgekit.profiles.reader import (
     syntax_problem,
 )
 from edgekit.project.devices import DeviceEntry, parse_device
+from edgekit.project.postprocess import read_postprocess
 from edgekit.store.address import named_url, with_files_beside
 
 if TYPE_CHECKING:
@@ -66,7 +68,8 @@ class Project:
     """The URL of the store for measurements."""
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     constants: Mapping[str, Array] = field(default_factory=dict)
-    preprocess: Mapping[str, Preprocess] = field(default_factory=dict)
+    ends: Ends = NO_ENDS
+    """What stands before and behind the model."""
     devices: Mapping[str, DeviceEntry] = field(default_factory=dict)
     offload: ProjectOffload = field(default_factory=ProjectOffload)
     library_paths: Mapping[str, Path] = field(default_factory=dict)
@@ -154,12 +157,14 @@ def choose_model(
                 hint='name the model file, or add model = "FILE" to the project file',
             )
         model = project.model
+    ends = NO_ENDS
     if project is not None and _is_project_model(project, model):
         given = {*shapes, *constants}
         own = {n: shape for n, shape in project.shapes.items() if n not in given}
         bound = {n: value for n, value in project.constants.items() if n not in given}
         shapes, constants = {**own, **shapes}, {**bound, **constants}
-    return open_model(model, shapes, constants)
+        ends = project.ends
+    return open_model(model, shapes, constants, ends)
 
 
 def choose_board(project: Project | None, board_name: str | None) -> str:
@@ -186,13 +191,6 @@ def choose_store(project: Project | None, url: str | None = None) -> str | None:
     """Return a command's store; None is the user's own file. The environment goes before the
     project file: only the environment may hold a password."""
     return url or named_url() or (project.store if project is not None else None)
-
-
-def choose_preprocess(project: Project | None, source: ModelSource) -> Mapping[str, Preprocess]:
-    """Return the project's preprocessing of this model's images, if any."""
-    if project is not None and _is_project_model(project, source.path):
-        return project.preprocess
-    return {}
 
 
 def choose_offload(project: Project | None, source: ModelSource) -> ProjectOffload:
@@ -226,7 +224,7 @@ def _parse(reader: TableReader, path: Path) -> Project:
         store=_store(reader, path),
         shapes=_shapes(reader),
         constants=_constants(reader, path),
-        preprocess=_preprocess(reader, path),
+        ends=Ends(_preprocess(reader, path), read_postprocess(reader, path)),
         devices=parse_devices(reader, path),
         offload=parse_project_offload(reader.table("offload"))
         if reader.has("offload")

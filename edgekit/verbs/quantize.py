@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,8 +16,8 @@ from edgekit.base.options import option
 from edgekit.base.own_backends import own_backends
 from edgekit.base.report import Report
 from edgekit.base.wording import counted, percent, size
+from edgekit.models.ends import NO_ENDS
 from edgekit.models.model import ModelSource, held
-from edgekit.models.preprocess import Preprocess
 
 if TYPE_CHECKING:
     from edgekit.base.arrays import Array
@@ -42,7 +42,6 @@ class QuantizeRequest:
     """The number of samples of noise to calibrate with instead, if only size and speed matter."""
     accept_noise: bool = False
     labels: Path | None = None
-    preprocess: Mapping[str, Preprocess] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -113,8 +112,11 @@ def quantize(request: QuantizeRequest, events: Events = SILENT) -> QuantizeRepor
             raise UsageError(
                 "the model is larger than the quantiser takes", hint="2 GiB is the limit"
             )
-        inputs = bind(model.graph, request.source).inputs
-        entries = tuple(InputEntry(spec, request.preprocess.get(spec.name)) for spec in inputs)
+        # The result is a model again, without the ends, which a project declares for either.
+        inputs = bind(model.graph, replace(request.source, ends=NO_ENDS)).inputs
+        own = request.source.ends.preprocess
+        on_host = {name: replace(preprocess, on="host") for name, preprocess in own.items()}
+        entries = tuple(InputEntry(spec, on_host.get(spec.name)) for spec in inputs)
     with events.stage("look at the samples") as stage:
         if request.random:
             samples = Calibration((), entries, None, random=request.random)

@@ -7,7 +7,7 @@ import io
 import re
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from edgekit.base.errors import UsageError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import made_directory, storage_errors, write_atomically
 from edgekit.base.measurer import Measurer
+from edgekit.base.options import option
 from edgekit.base.report import Report, nanoseconds_of
 from edgekit.base.tensors import TensorSpec
 from edgekit.base.wording import counted
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from edgekit.bundle.folder import Bundle
     from edgekit.bundle.samples import Sample
     from edgekit.devices.base import RunsBundles, Session
+    from edgekit.models.ends.geometry import Placement
+    from edgekit.models.ends.reading import Meaning
+    from edgekit.models.preprocess import Preprocess
 
 _UNSAFE_IN_FILE_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
 _LONGEST_FILE_NAME = 80
@@ -62,6 +66,8 @@ class SampleRun:
     """Seconds of the inference alone."""
     outputs: tuple[OutputSummary, ...]
     files: tuple[Path, ...]
+    meaning: Meaning | None = None
+    """What the outputs mean, if the project's [postprocess] says it."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +98,7 @@ def run(
     samples: Iterable[Sample] | None = None,
     total: int = 1,
     out: Path | None = None,
+    draw: Path | None = None,
     top: int = 5,
     keep_state: bool = True,
     events: Events = SILENT,
@@ -101,8 +108,11 @@ def run(
     Each sample goes on with the state that the one before left; without `keep_state`, each begins
     with the first values.
 
-    `out` is an .npz for one sample, or a folder of .npy files or of one folder per sample.
+    `out` is an .npz for one sample, or a folder of .npy files or of one folder per sample. `draw`
+    is a .png for one image, or a folder, and gets the images with what was found in them.
     """
+    if draw is not None:
+        _check_drawing(bundle, draw, samples is not None, total)
     if out is not None and out.suffix == ".npz" and total > 1:
         raise UsageError(
             f"{counted(total, 'sample')} do not fit into one file {out}", hint="give -o a folder"
@@ -114,15 +124,19 @@ def run(
         events.stage(f"run on {device.name}", total) as stage,
     ):
         state = CarriedState(bundle, kept=keep_state)
-        for name, outputs, seconds in _results(bundle, session, samples, state):
+        for sample, outputs, seconds in _results(bundle, session, samples, state):
+            name = sample.name
             summaries = tuple(summarise_output(outputs[spec.name], spec, top) for spec in specs)
             files: tuple[Path, ...] = ()
+            stem = f"{len(done):04d}-{_file_name(Path(name).stem)}"
             if out is not None:
-                place = (
-                    out if total == 1 else out / f"{len(done):04d}-{_file_name(Path(name).stem)}"
-                )
-                files = write_outputs(outputs, place)
-            done.append(SampleRun(name, seconds, summaries, files))
+                files = write_outputs(outputs, out if total == 1 else out / stem)
+            seen = _look(bundle, sample)
+            found = read_meaning(bundle, outputs, seen)
+            if draw is not None:
+                place = draw if draw.suffix == ".png" else draw / f"{stem}.png"
+                files += _draw(place, sample, found, outputs, seen)
+            done.append(SampleRun(name, seconds, summaries, files, found))
             stage.advance(1, name)
         measured_by = session.measured_by
     board = bundle.manifest.board.name
@@ -131,21 +145,89 @@ def run(
 
 def _results(
     bundle: Bundle, session: Session, samples: Iterable[Sample] | None, state: CarriedState
-) -> Iterator[tuple[str, Mapping[str, Array], float]]:
-    names: list[str] = []
+) -> Iterator[tuple[Sample, Mapping[str, Array], float]]:
+    from edgekit.bundle.samples import Sample
+
+    given: list[Sample] = []
 
     def inputs() -> Iterator[Mapping[str, Array]]:
         if samples is None:
-            names.append("the reference input")
-            yield bundle.reference_inputs()
-            return
-        for sample in samples:
-            names.append(sample.name)
+            chosen: Iterable[Sample] = [Sample("the reference input", bundle.reference_inputs())]
+        else:
+            chosen = samples
+        for sample in chosen:
+            # Only what a report needs of it, so that one sample is in memory.
+            given.append(replace(sample, inputs={}))
             yield sample.inputs
 
     with contextlib.closing(run_in_order(session, inputs(), state)) as results:
         for number, result in enumerate(results):
-            yield names[number], result.outputs, result.seconds
+            yield given[number], result.outputs, result.seconds
+
+
+def read_meaning(
+    bundle: Bundle, outputs: Mapping[str, Array], seen: tuple[Preprocess, Placement] | None
+) -> Meaning | None:
+    """Return what outputs mean; None if the bundle does not say it."""
+    if bundle.manifest.postprocess is None:
+        return None
+    from edgekit.models.ends.reading import meaning
+
+    return meaning(bundle.manifest.postprocess, outputs, seen and seen[1])
+
+
+def _look(bundle: Bundle, sample: Sample) -> tuple[Preprocess, Placement] | None:
+    """Return how the image of a sample lies in the picture that the program takes."""
+    if bundle.manifest.postprocess is None or len(sample.images) != 1:
+        return None
+    from edgekit.models.ends.geometry import placement
+    from edgekit.models.images import open_image
+
+    ((name, path),) = sample.images.items()
+    (entry,) = (one for one in bundle.manifest.inputs if one.spec.name == name)
+    if entry.preprocess is None or entry.preprocess.on != "board":
+        return None
+    height, width, _ = entry.spec.shape
+    image = open_image(path)
+    place = placement(entry.preprocess, (image.height, image.width), (height, width))
+    return entry.preprocess, place
+
+
+def _check_drawing(bundle: Bundle, draw: Path, has_samples: bool, total: int) -> None:
+    if bundle.manifest.postprocess is None:
+        raise UsageError(
+            f"{bundle.path.name} says nothing about what its outputs mean",
+            hint="declare [postprocess] in edgekit.toml, and build again",
+        )
+    if not has_samples:
+        raise UsageError(
+            "there is no image to draw into", hint=f"name one with {option('input', 'photo.jpg')}"
+        )
+    if draw.suffix == ".png" and total > 1:
+        raise UsageError(
+            f"{counted(total, 'image')} do not fit into one file {draw}", hint="name a folder"
+        )
+
+
+def _draw(
+    place: Path,
+    sample: Sample,
+    found: Meaning | None,
+    outputs: Mapping[str, Array],
+    seen: tuple[Preprocess, Placement] | None,
+) -> tuple[Path]:
+    from edgekit.models.ends.drawing import draw
+
+    if found is None or seen is None:
+        raise UsageError(
+            f"nothing can be drawn into {sample.name}, which the program did not take as an image",
+            hint="name one .png or .jpg for an input with [preprocess]",
+        )
+    (path,) = sample.images.values()
+    drawn = draw(path, found, outputs, *seen)
+    with storage_errors("draw", place), made_directory(place.parent):
+        write_atomically(place, drawn)
+    return (place,)
 
 
 def summarise_output(array: Array, spec: TensorSpec, top: int) -> OutputSummary:

@@ -67,6 +67,7 @@ def manifest_of(folder: Path) -> Manifest:
             InputEntry(MASK, None),
         ),
         outputs=(OutputEntry(SCORES),),
+        postprocess=None,
         vectors=(
             VectorEntry(
                 "random",

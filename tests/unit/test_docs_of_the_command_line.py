@@ -60,7 +60,7 @@ def test_the_example_of_a_project_file_is_one(tmp_path: Path) -> None:
     assert project is not None
     assert project.board == "rpi4"
     assert set(project.constants) == {"axes", "threshold", "table"}
-    assert project.preprocess["image"].resize == "crop"
+    assert project.ends.preprocess["image"].resize == "crop"
 
 
 UNKNOWN = """

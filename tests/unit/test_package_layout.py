@@ -42,7 +42,7 @@ AT_HOME: dict[str, str] = {
     "ai_edge_litert": "models.oracle models.tflite.oracle_states",
     "torch": "models.torch.* models.oracle",
     "onnxscript": "models.torch.*",
-    "PIL": "models.images",
+    "PIL": "models.images models.ends.drawing",
     "paramiko": "devices.linux.hostkeys devices.linux.ssh_config devices.linux.handshake "
     "devices.linux.connection devices.linux.remote_command devices.linux.forwarding "
     "devices.linux.match_exec devices.linux.joined_host farm.hosts.device_gate",

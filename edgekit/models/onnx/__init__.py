@@ -40,9 +40,9 @@ def check_inputs(source: ModelSource) -> None:
     """Raise ModelError if an input's shape is open."""
     _require_onnx()
     from edgekit.models.onnx.binding import bind
-    from edgekit.models.onnx.files import read_structure
+    from edgekit.models.onnx.files import read_program
 
-    bind(read_structure(source.path).graph, source)
+    bind(read_program(source, weights=False).graph, source)
 
 
 def content_files(path: Path) -> tuple[Path, ...]:

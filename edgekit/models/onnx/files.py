@@ -11,6 +11,8 @@ from edgekit.base.errors import ModelError, StorageError
 if TYPE_CHECKING:
     import onnx
 
+    from edgekit.models.model import ModelSource
+
 OLDEST_IR_VERSION = 3
 
 
@@ -61,6 +63,16 @@ def read_model(path: Path) -> onnx.ModelProto:
             hint="copy the model again together with its weight files",
             details=(str(error).splitlines()[0],),
         ) from error
+    return model
+
+
+def read_program(source: ModelSource, *, weights: bool = True) -> onnx.ModelProto:
+    """Read the model with its ends around it, with its external weights or without them."""
+    model = read_model(source.path) if weights else read_structure(source.path)
+    if source.ends:
+        from edgekit.models.onnx.ends.rewrite import with_ends
+
+        return with_ends(model, source)
     return model
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import onnx
@@ -19,7 +18,8 @@ from edgekit.models.comparison import (
     tolerance_for,
     within,
 )
-from edgekit.models.onnx.files import read_model, read_structure
+from edgekit.models.model import ModelSource
+from edgekit.models.onnx.files import read_program
 from edgekit.models.onnx.nudging import (
     FLOATS,
     HALVES,
@@ -61,17 +61,17 @@ class Roundings:
     nudged, and with each rounded to half precision. Empty if there are none."""
 
 
-def roundings(path: Path) -> Roundings | None:
+def roundings(source: ModelSource) -> Roundings | None:
     """Return the model's roundings; None if it computes in one type of float, which then decides
     nothing."""
-    structure = read_structure(path)
+    structure = read_program(source, weights=False)
     is_rounded, has_halves = rounds(structure.graph), holds_halves(structure)
     types = types_of(structure)
     is_decided = decides(structure.graph, types)
     if not (is_rounded or has_halves or is_decided):
         return None
     steps = steps_of_outputs(structure.graph)
-    model = read_model(path)
+    model = read_program(source)
     changed = list(nudged(model)) if is_rounded else []
     if is_decided:
         changed += [with_nudged_results(model, types, FLOATS, sign) for sign in _SIGNS]

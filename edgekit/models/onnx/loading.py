@@ -18,7 +18,7 @@ from edgekit.models.binding import Bound
 from edgekit.models.model import Model, ModelSource
 from edgekit.models.naming import NamingBuilder
 from edgekit.models.onnx.binding import bind, check_element_type
-from edgekit.models.onnx.files import read_model
+from edgekit.models.onnx.files import read_program
 from edgekit.models.onnx.graph import domain_of, opsets_of
 from edgekit.models.onnx.importer import Importer
 from edgekit.models.onnx.quantised_ends import inputs_with_steps, outputs_with_steps
@@ -27,7 +27,7 @@ from edgekit.models.onnx.values import Value, as_expr, dtype_of, shape_of
 
 
 def load_model(source: ModelSource, events: Events) -> Model:
-    proto = read_model(source.path)
+    proto = read_program(source)
     bound = bind(proto.graph, source)
     _refuse_unsupported(proto, bound)
     kept = [tensor for tensor in proto.graph.initializer if tensor.name not in bound.constants]

@@ -13,7 +13,7 @@ from edgekit.models.model import ModelScan, ModelSource, OperatorCount, Unsuppor
 from edgekit.models.onnx import bodies
 from edgekit.models.onnx.binding import declared, true_inputs
 from edgekit.models.onnx.control import CONTROL
-from edgekit.models.onnx.files import read_structure, tensors
+from edgekit.models.onnx.files import read_program, tensors
 from edgekit.models.onnx.graph import (
     all_nodes,
     domain_of,
@@ -38,7 +38,7 @@ class Unsupported:
 
 
 def scan_model(source: ModelSource) -> ModelScan:
-    proto = read_structure(source.path)
+    proto = read_program(source, weights=False)
     inputs = [item for item in true_inputs(proto.graph) if item.name not in source.constants]
     counts = Counter(
         _display_name(node) for node in all_nodes(proto.graph.node) if not _is_constant(node)

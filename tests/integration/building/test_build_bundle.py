@@ -40,6 +40,7 @@ from edgekit.building.products.library import LibraryJob
 from edgekit.building.request import BuildRequest
 from edgekit.bundle.folder import open_bundle
 from edgekit.devices.local.device import LocalDevice
+from edgekit.models.ends import Ends
 from edgekit.models.model import open_model
 from edgekit.models.preprocess import Preprocess
 from edgekit.profiles.toolchain import load_toolchain
@@ -208,10 +209,10 @@ def test_what_changes_the_bytes_misses_the_cache(
     request_here: BuildRequest, tmp_path: Path
 ) -> None:
     build(request_here, tmp_path / "b", isolated=False)
-    other = replace(request_here, seed=1, preprocess={"image": Preprocess("NCHW")})
+    other = with_ends(replace(request_here, seed=1), {"image": Preprocess("NCHW", on="host")})
     result = build(other, tmp_path / "b", isolated=False)
     assert not result.from_cache
-    assert result.bundle.manifest.inputs[0].preprocess == Preprocess("NCHW")
+    assert result.bundle.manifest.inputs[0].preprocess == Preprocess("NCHW", on="host")
     assert len(BuildCache().entries()) == 2
 
 
@@ -312,10 +313,14 @@ def test_an_error_in_the_compile_process_arrives_as_it_was(
     assert "Traceback" in str(caught.value.__cause__)
 
 
+def with_ends(request: BuildRequest, preprocess: dict[str, Preprocess]) -> BuildRequest:
+    return replace(request, source=replace(request.source, ends=Ends(preprocess)))
+
+
 def test_preprocessing_for_an_input_that_is_none_is_refused(
     request_here: BuildRequest, tmp_path: Path
 ) -> None:
-    wrong = replace(request_here, preprocess={"imge": Preprocess("NCHW")})
+    wrong = with_ends(request_here, {"imge": Preprocess("NCHW", on="host")})
     with pytest.raises(ProjectError, match="imge") as caught:
         build(wrong, tmp_path / "b", isolated=False)
     assert caught.value.hint == "its inputs are image"

@@ -15,6 +15,7 @@ from edgekit.building.key import build_key, package_digest
 from edgekit.building.request import BuildRequest
 from edgekit.compiler.schedules.choices import Choices, ProductChoice
 from edgekit.cross.toolchain import Compiler
+from edgekit.models.ends import Ends
 from edgekit.models.model import ModelFormat, ModelSource
 from edgekit.models.preprocess import Preprocess
 from edgekit.profiles.board import load_board
@@ -28,7 +29,11 @@ Change = Callable[[BuildRequest], BuildRequest]
 @pytest.fixture
 def request_() -> BuildRequest:
     source = ModelSource(Path("/models/net.onnx"), "onnx", "a" * 64)
-    return BuildRequest(source, load_board("rpi4"), load_toolchain("aarch64-linux-gnu"), {}, seed=0)
+    return BuildRequest(source, load_board("rpi4"), load_toolchain("aarch64-linux-gnu"), seed=0)
+
+
+def with_ends(request: BuildRequest, preprocess: dict[str, Preprocess]) -> BuildRequest:
+    return replace(request, source=replace(request.source, ends=Ends(preprocess)))
 
 
 def _board(**changes: object) -> Change:
@@ -69,7 +74,7 @@ DECIDES: dict[str, Change] = {
     "what was measured to be best": lambda r: replace(
         r, choices=Choices({"product-0": ProductChoice(unrolled=8)})
     ),
-    "preprocessing": lambda r: replace(r, preprocess={"image": Preprocess("NCHW")}),
+    "preprocessing": lambda r: with_ends(r, {"image": Preprocess("NCHW")}),
 }
 OFFLOAD: dict[str, dict[str, object]] = {
     "no backend": {"backends": ()},
@@ -164,8 +169,8 @@ def test_another_formats_importer_does_not_change_the_key(
 def test_the_order_of_preprocessing_tables_does_not_matter(request_: BuildRequest) -> None:
     tables = {"a": Preprocess("NCHW"), "b": Preprocess("NHWC")}
     turned = dict(reversed(tables.items()))
-    assert build_key(replace(request_, preprocess=tables), COMPILER) == build_key(
-        replace(request_, preprocess=turned), COMPILER
+    assert build_key(with_ends(request_, tables), COMPILER) == build_key(
+        with_ends(request_, turned), COMPILER
     )
 
 

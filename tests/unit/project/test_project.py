@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.building import write_model
 
 from edgekit.base.errors import EdgekitError, ProfileError, ProjectError, UsageError
+from edgekit.models.ends import NO_ENDS
 from edgekit.project.devices import SshEntry
 from edgekit.project.file import (
     choose_board,
-    choose_preprocess,
+    choose_model,
     find_project,
     init_project,
     read_project,
@@ -73,7 +75,7 @@ def test_everything_a_project_can_say(tmp_path: Path) -> None:
         "matrix": ("int64", [[1, 2], [3, 4]]),
         "table": ("uint8", [0, 1, 2]),
     }
-    assert project.preprocess["image"].layout == "NCHW"
+    assert project.ends.preprocess["image"].layout == "NCHW"
     assert project.devices == {"kitchen": SshEntry("kitchen", "rpi4")}
     assert project.library_paths["cmsis-nn"] == tmp_path / "third-party" / "CMSIS"
 
@@ -256,13 +258,14 @@ def test_init_refuses_a_board_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_preprocessing_belongs_to_the_projects_own_model(tmp_path: Path) -> None:
-    from edgekit.models.model import ModelSource
-
     text = 'schema = 1\nmodel = "net.onnx"\n[preprocess.x]\nlayout = "NCHW"\n'
+    for name in ("net.onnx", "other.onnx"):
+        write_model(tmp_path / name)
     project = read_project(write(tmp_path, text))
-    own = ModelSource(tmp_path / "." / "net.onnx", "onnx", "")
-    other = ModelSource(tmp_path / "other.onnx", "onnx", "")
 
-    assert set(choose_preprocess(project, own)) == {"x"}
-    assert choose_preprocess(project, other) == {}
-    assert choose_preprocess(None, own) == {}
+    own = choose_model(project, tmp_path / "." / "net.onnx", {}, {})
+    other = choose_model(project, tmp_path / "other.onnx", {}, {})
+
+    assert set(own.ends.pictures) == {"x"}
+    assert other.ends == choose_model(None, tmp_path / "net.onnx", {}, {}).ends == NO_ENDS
+    assert own.sha256 != choose_model(None, tmp_path / "net.onnx", {}, {}).sha256

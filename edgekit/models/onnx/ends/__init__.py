@@ -1,0 +1,1 @@
+"""Write the operators of [preprocess] and [postprocess] around an ONNX model."""

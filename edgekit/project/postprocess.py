@@ -1,0 +1,48 @@
+"""Reads the section [postprocess] of edgekit.toml, and the file with labels that it names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgekit.base.paths import beside
+from edgekit.models.ends.postprocess import MOST_LABELS, Postprocess, parse_postprocess
+from edgekit.profiles.reader import TableReader, show
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_LARGEST_FILE = 16 << 20
+
+
+def read_postprocess(reader: TableReader, file: Path) -> Postprocess | None:
+    """Read the section, with the lines of the file in place of its name."""
+    if not reader.has("postprocess"):
+        return None
+    found = reader.raw("postprocess")
+    if not isinstance(found, dict):
+        reader.complain("postprocess", show(found), "a table [postprocess]")
+        return None
+    table: Mapping[str, object] = found
+    if isinstance(found.get("labels"), str):
+        labels = _lines(beside(file, found["labels"]))
+        if isinstance(labels, str):
+            reader.table("postprocess").complain("labels", labels, "a text file, a label a line")
+            return None
+        table = {**found, "labels": labels}
+    return parse_postprocess(table, f"{file}: postprocess")
+
+
+def _lines(path: Path) -> list[str] | str:
+    """Return the lines of a file with labels, or what is wrong with it."""
+    try:
+        if path.stat().st_size > _LARGEST_FILE:
+            return f"the large file {path}"
+        text = path.read_text("utf-8")
+    except UnicodeDecodeError:
+        return f"{path}, which is no text in UTF-8"
+    except OSError as error:
+        return f"{path}, which can't be read: {error.strerror}"
+    lines = text.removesuffix("\n").split("\n")
+    lines = [line.removesuffix("\r") for line in lines]
+    return lines if len(lines) <= MOST_LABELS else f"{path} with {len(lines)} lines"
