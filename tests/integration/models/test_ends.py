@@ -101,10 +101,12 @@ def test_pixels_are_normalised_as_declared(
     np.testing.assert_allclose(found["y"], expected[None], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.needs("torch")
 @pytest.mark.parametrize("opset", OPSETS)
 @pytest.mark.parametrize("mode", ["linear", "nearest", "cubic"])
 def test_a_program_resizes_as_pytorch_does(opset: int, mode: Any, tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch")
+    import torch
+
     pixels = picture(30, 50)
     preprocess = Preprocess("NCHW", size=(30, 50), interpolation=mode)
 
