@@ -28,7 +28,8 @@ def command(console: Console, model: Path | None, board_name: str | None, force:
     """Write edgekit.toml into this folder.
 
     With it, commands need neither MODEL nor --board. Without MODEL, use the only model file in
-    this folder.
+    this folder. For an ONNX model of a known family (YOLO, RetinaFace, PP-OCR, classifiers, masks)
+    it proposes [preprocess] and [postprocess].
     """
     from edgekit.project.file import init_project
 
@@ -38,5 +39,7 @@ def command(console: Console, model: Path | None, board_name: str | None, force:
         console.print(f"wrote {project.path.name}")
         if project.model is None:
             console.print("it names no model yet: set `model` in it")
+        if project.ends.preprocess:
+            console.print("it proposes what stands before and behind the model: check it")
 
     console.report(InitDocument(project.path, project.model, project.board), render)

@@ -37,7 +37,7 @@ from edgekit.profiles.reader import (
     syntax_problem,
 )
 from edgekit.project.devices import DeviceEntry, parse_device
-from edgekit.project.postprocess import read_postprocess
+from edgekit.project.postprocess import proposed_sections, read_postprocess
 from edgekit.store.address import named_url, with_files_beside
 
 if TYPE_CHECKING:
@@ -339,6 +339,7 @@ def init_project(
         board=toml_string(board or "local"),
         shapes="\n".join(open_inputs) or '# "input" = [1, 3, 224, 224]',
     )
+    text += proposed_sections(model, path) if model else ""
     with storage_errors("write the project file", path):
         write_atomically(path, text)
     return read_project(path)

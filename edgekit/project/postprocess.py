@@ -1,12 +1,14 @@
-"""Reads the section [postprocess] of edgekit.toml, and the file with labels that it names."""
+"""Reads the section [postprocess] of edgekit.toml with its labels, and proposes one for a model."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from edgekit.base.files import storage_errors, write_atomically
 from edgekit.base.paths import beside
 from edgekit.models.ends.postprocess import MOST_LABELS, Postprocess, parse_postprocess
+from edgekit.models.model import open_model
 from edgekit.profiles.reader import TableReader, show
 
 if TYPE_CHECKING:
@@ -31,6 +33,27 @@ def read_postprocess(reader: TableReader, file: Path) -> Postprocess | None:
             return None
         table = {**found, "labels": labels}
     return parse_postprocess(table, f"{file}: postprocess")
+
+
+def proposed_sections(model: Path, project: Path) -> str:
+    """Return the sections for a model of a known family, and write its labels if they are many.
+
+    A file with labels that is there already stays.
+    """
+    if model.suffix.lower() != ".onnx":
+        return ""
+    from edgekit.models.onnx import families
+
+    source = open_model(model)
+    proposal = families.propose(source)
+    if proposal is None:
+        return ""
+    file = project.parent / f"{source.name}.labels.txt"
+    labels = families.labels_for_file(proposal)
+    if labels is not None and not file.exists():
+        with storage_errors("write the labels", file):
+            write_atomically(file, labels)
+    return families.proposed_text(families.image_input(source), proposal, file.name)
 
 
 def _lines(path: Path) -> list[str] | str:

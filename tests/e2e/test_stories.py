@@ -119,8 +119,12 @@ def test_from_a_model_file_to_a_deployed_verified_and_measured_bundle(
 def test_a_project_with_photos_needs_no_arguments(edgekit: Edgekit, tmp_path: Path) -> None:
     photo_classifier(tmp_path / "photos.onnx")
     edgekit("init photos.onnx --board local")
-    with (tmp_path / "edgekit.toml").open("a") as project:
-        project.write('[preprocess.photo]\nlayout = "NCHW"\nscale = "1/255"\nmean = 0.5\n')
+    project = tmp_path / "edgekit.toml"
+    proposed = project.read_text()
+    own, _, _ = proposed.partition("[preprocess.photo]")
+    assert "classifier" in own and own != proposed
+    own += '[preprocess.photo]\nlayout = "NCHW"\nscale = "1/255"\nmean = 0.5\n'
+    project.write_text(own)
     assert "verified" in edgekit("deploy")
 
     pixels = RANDOM.integers(0, 256, (16, 16, 3), dtype=np.uint8)
