@@ -68,6 +68,7 @@ def walk(page: str, trained: Path, home: Path, monkeypatch: pytest.MonkeyPatch) 
     assert not found, "\n\n".join(found)
 
 
+@pytest.mark.slow
 @needs(*TWIN)
 def test_the_first_board(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     walk("first-board.md", trained, tmp_path, monkeypatch)

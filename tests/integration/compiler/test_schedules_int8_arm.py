@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,9 +18,21 @@ from edgekit.models.model import import_model
 from edgekit.profiles.board import load_board
 
 
+def on_one_board_each() -> Iterator[Any]:
+    """Each layer on one of the boards in turn; `make test-all` takes the others too."""
+    for number, case in enumerate(LAYERS):
+        for place, board in enumerate(CPUS):
+            is_quick = number % len(CPUS) == place
+            yield pytest.param(
+                case,
+                board,
+                marks=() if is_quick else pytest.mark.slow,
+                id=f"{number}-{case.kind}-{case.channels}-{board}",
+            )
+
+
 @needs(*ARM_PROGRAMS)
-@pytest.mark.parametrize("board", CPUS)
-@pytest.mark.parametrize("case", LAYERS, ids=lambda case: f"{case.kind}-{case.channels}")
+@pytest.mark.parametrize(("case", "board"), [*on_one_board_each()])
 def test_a_layer_on_an_arm_cpu_gives_the_numbers_of_litert(
     case: Case, board: str, tmp_path: Path
 ) -> None:

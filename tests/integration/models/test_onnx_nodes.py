@@ -1,6 +1,6 @@
 """ONNX's own node cases: none wrong, none crashing, and what worked goes on working.
 
-`make test` runs every 24th case, `make test-all` every twelfth and those that were wrong once,
+`make test` runs every 48th case, `make test-all` every twelfth and those that were wrong once,
 `make node-tests` all of them.
 `onnx_node_expectations.json` holds the verdict of every case. A case that is right where it was
 expected to be refused fails too: rewrite the file with
@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 from support.examples import THOROUGH
 from support.onnx_nodes import verdicts
+from support.patience import LIMITS_S
 
 from benchmarks.forked import run_each
 
@@ -44,9 +45,9 @@ def different(found: dict[str, str]) -> dict[str, str]:
 
 def test_a_sample_of_the_node_cases_comes_out_as_expected(tmp_path: Path) -> None:
     found = verdicts(
-        tmp_path, *(("--sample", "12", "--once-wrong") if THOROUGH else ("--sample", "24"))
+        tmp_path, *(("--sample", "12", "--once-wrong") if THOROUGH else ("--sample", "48"))
     )
-    assert len(found) > (150 if THOROUGH else 60)
+    assert len(found) > (150 if THOROUGH else 30)
     assert different(found) == {}
 
 
@@ -58,12 +59,15 @@ def test_a_case_that_dies_or_hangs_costs_itself_only() -> None:
             time.sleep(600)
         return number
 
-    found = dict(run_each(case, range(5), 2, 1.0))
+    for limit in LIMITS_S:  # on a busy machine a case that ends may be too late for the first
+        found = dict(run_each(case, range(5), 2, limit))
+        if [found[0], found[3], found[4]] == [0, 3, 4]:
+            break
 
     assert found == {
         0: 0,
         1: "the process died with exit code 3",
-        2: "still running after 1 s",
+        2: f"still running after {limit} s",
         3: 3,
         4: 4,
     }
