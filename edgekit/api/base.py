@@ -7,20 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from edgekit.api.choice import (
-    DeviceLike,
-    TargetKeywords,
-    device_for_board,
-    handle_of,
-)
+from edgekit.api.choice import DeviceLike, TargetKeywords, device_for_board, handle_of
 from edgekit.api.device import DeviceHandle, Setting
-from edgekit.api.keywords import (
-    BuildKeywords,
-    PathLike,
-    ToleranceKeywords,
-    Unpack,
-    build_options,
-)
+from edgekit.api.keywords import BuildKeywords, PathLike, ToleranceKeywords, Unpack, build_options
 from edgekit.base.cancel import Cancellation
 from edgekit.base.errors import UsageError
 from edgekit.base.events import SILENT, Event, Events

@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING, Any
 from edgekit.api.base import WorkspaceBase, check_can_be_tuned
 from edgekit.api.choice import TargetKeywords
 from edgekit.api.inputs import input_files
-from edgekit.api.keywords import (
-    PathLike,
-    Unpack,
-)
+from edgekit.api.keywords import PathLike, Unpack
 from edgekit.base.errors import UsageError
 from edgekit.base.options import option
 

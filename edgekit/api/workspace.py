@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from edgekit.api.choice import (
-    device_for_board,
-)
-from edgekit.api.keywords import (
-    PathLike,
-)
+from edgekit.api.choice import device_for_board
+from edgekit.api.keywords import PathLike
 from edgekit.api.on_devices import OnDevices
 from edgekit.base.errors import UsageError
 from edgekit.base.events import Events

@@ -5,12 +5,7 @@ from __future__ import annotations
 
 from edgekit.base.cache import BuildCache, CacheEntry, Pruned, prune_entries
 from edgekit.cross.sources.library import libraries_cache, sweep_libraries
-from edgekit.twin.images import (
-    KIND,
-    remove_image_unless_in_use,
-    stored_images,
-    sweep_images,
-)
+from edgekit.twin.images import KIND, remove_image_unless_in_use, stored_images, sweep_images
 
 
 def cached_entries() -> tuple[CacheEntry, ...]:

@@ -11,13 +11,7 @@ from edgekit.backends.registry import backend_names, load_backend
 from edgekit.base.errors import UsageError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.wording import did_you_mean
-from edgekit.cross.sources import (
-    BuiltLibrary,
-    Recipe,
-    build_library,
-    built_in_recipe,
-    recipe_names,
-)
+from edgekit.cross.sources import BuiltLibrary, Recipe, build_library, built_in_recipe, recipe_names
 from edgekit.profiles.board import Board
 from edgekit.profiles.toolchain import Toolchain
 

@@ -12,13 +12,7 @@ import click
 from edgekit.base.errors import UsageError
 from edgekit.base.wording import counted, size
 from edgekit.cli.console import Console
-from edgekit.cli.options import (
-    REMOTE_DEVICE,
-    Group,
-    board_option,
-    json_option,
-    pass_console,
-)
+from edgekit.cli.options import REMOTE_DEVICE, Group, board_option, json_option, pass_console
 
 if TYPE_CHECKING:
     from edgekit.devices.device import Device
@@ -133,12 +127,7 @@ def add_command(
     from edgekit.devices.linux.hostkeys import check_fingerprint
     from edgekit.devices.linux.visit import check_device
     from edgekit.devices.registry import add_device, refuse_taken
-    from edgekit.project.devices import (
-        make_entry,
-        make_line_entry,
-        make_login,
-        make_place_entry,
-    )
+    from edgekit.project.devices import make_entry, make_line_entry, make_login, make_place_entry
     from edgekit.project.user_devices import with_profile
 
     if board_name is None:

@@ -17,14 +17,7 @@ from edgekit.cli.options import REMOTE_DEVICE, Group, json_option, pass_console
 from edgekit.rpc.protocol import DEFAULT_PORT
 
 if TYPE_CHECKING:
-    from edgekit.farm.status import (
-        DeviceStatus,
-        FarmStatus,
-        HostStatus,
-        Lease,
-        Reservation,
-        Waiter,
-    )
+    from edgekit.farm.status import DeviceStatus, FarmStatus, HostStatus, Lease, Reservation, Waiter
     from edgekit.farm.web.server import WebServing
 
 _PORT = click.IntRange(1, (1 << 16) - 1)

@@ -12,13 +12,7 @@ from edgekit.base.measurer import beside, measurer_in_words
 from edgekit.base.wording import amount, counted, duration, percent, size
 from edgekit.cli.console import Console
 from edgekit.cli.device_options import device_options_with_timeout
-from edgekit.cli.options import (
-    Command,
-    csv_option,
-    json_option,
-    pass_console,
-    to_be_built,
-)
+from edgekit.cli.options import Command, csv_option, json_option, pass_console, to_be_built
 
 if TYPE_CHECKING:
     from edgekit.api.choice import DeviceKeywords

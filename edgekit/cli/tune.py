@@ -11,13 +11,7 @@ from edgekit.base.measurer import figure
 from edgekit.base.wording import duration, microseconds, multiple
 from edgekit.cli.console import Console
 from edgekit.cli.device_options import tuning_device_options
-from edgekit.cli.options import (
-    Command,
-    csv_option,
-    json_option,
-    pass_console,
-    to_be_built,
-)
+from edgekit.cli.options import Command, csv_option, json_option, pass_console, to_be_built
 from edgekit.cli.tune_c import render_steps
 from edgekit.cli.tune_options import Time
 

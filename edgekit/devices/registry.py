@@ -28,12 +28,7 @@ from edgekit.project.devices import (
     TwinEntry,
 )
 from edgekit.project.file import Project
-from edgekit.project.user_devices import (
-    board_of,
-    devices_file,
-    parse_user_devices,
-    profile_problem,
-)
+from edgekit.project.user_devices import board_of, devices_file, parse_user_devices, profile_problem
 
 if TYPE_CHECKING:
     from edgekit.devices.device import Device

@@ -28,13 +28,7 @@ from edgekit.building.tuned_steps import Unit, c_target
 from edgekit.devices.base import BenchPlan, Counted
 from edgekit.tuning.recorder import Limits, Searched, earlier_records, recording
 from edgekit.tuning.search import Search
-from edgekit.tuning.step_proposer import (
-    Assignment,
-    Firmware,
-    StepProposer,
-    TunedStep,
-    ways_in,
-)
+from edgekit.tuning.step_proposer import Assignment, Firmware, StepProposer, TunedStep, ways_in
 from edgekit.verbs.fleet import on_each, raise_if_any_failed
 from edgekit.verbs.verify import verify
 

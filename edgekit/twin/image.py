@@ -12,12 +12,7 @@ from pathlib import Path
 
 from edgekit.base.decode import decode_json
 from edgekit.base.events import SILENT, Events
-from edgekit.base.files import (
-    exclusive_lock,
-    replace_directory,
-    storage_errors,
-    write_atomically,
-)
+from edgekit.base.files import exclusive_lock, replace_directory, storage_errors, write_atomically
 from edgekit.base.json_text import json_text
 from edgekit.base.paths import cache_dir
 from edgekit.twin.debian import fetch

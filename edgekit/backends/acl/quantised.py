@@ -11,11 +11,7 @@ import numpy as np
 
 from edgekit.backends.base import Layer, Refused, Rule, Setting
 from edgekit.backends.match import Match
-from edgekit.backends.plain.rules.quantised import (
-    QuantisedLayer,
-    Window,
-    quantised_rules,
-)
+from edgekit.backends.plain.rules.quantised import QuantisedLayer, Window, quantised_rules
 from edgekit.backends.rule_tools import OUT
 
 _UNSIGNED_ZERO = 128

@@ -7,12 +7,7 @@ import time
 from typing import Any
 
 from edgekit.base.errors import DeviceError
-from edgekit.devices.serial.frames import (
-    FrameDecoder,
-    SerialFrame,
-    encode_frame,
-    framed_length,
-)
+from edgekit.devices.serial.frames import FrameDecoder, SerialFrame, encode_frame, framed_length
 from edgekit.devices.serial.messages import (
     ANSWER,
     FAULT,

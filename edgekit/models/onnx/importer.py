@@ -27,12 +27,7 @@ from edgekit.models.onnx.contradictions import contradiction
 from edgekit.models.onnx.graph import domain_of, in_order, label, needed, subgraphs
 from edgekit.models.onnx.node import Converter, Node, NotKnownError, RefusedError
 from edgekit.models.onnx.operators import CONVERTERS
-from edgekit.models.onnx.values import (
-    Value,
-    dtype_of,
-    is_known,
-    shape_of,
-)
+from edgekit.models.onnx.values import Value, dtype_of, is_known, shape_of
 
 Functions = Mapping[tuple[str, str], onnx.FunctionProto]
 

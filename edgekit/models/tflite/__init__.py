@@ -15,13 +15,7 @@ from edgekit.base.events import Events
 from edgekit.base.options import option
 from edgekit.base.tensors import OpenTensorSpec, TensorSpec
 from edgekit.base.tvm_compat import load_tvm
-from edgekit.models.model import (
-    Model,
-    ModelScan,
-    ModelSource,
-    OperatorCount,
-    UnsupportedOperator,
-)
+from edgekit.models.model import Model, ModelScan, ModelSource, OperatorCount, UnsupportedOperator
 from edgekit.models.tflite.file import (
     BYTES_PER_ELEMENT,
     TfliteFile,

@@ -15,11 +15,7 @@ from typing import Any
 import numpy as np
 import tflite
 from tvm import ir, relax
-from tvm.relax.frontend.tflite.tflite_frontend import (
-    ExprTable,
-    OperatorConverter,
-    TensorWrapper,
-)
+from tvm.relax.frontend.tflite.tflite_frontend import ExprTable, OperatorConverter, TensorWrapper
 
 from edgekit.base.arrays import Array
 from edgekit.base.errors import EdgekitError, UnsupportedModelError

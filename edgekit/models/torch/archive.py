@@ -25,13 +25,7 @@ from edgekit.base.tensors import OpenTensorSpec
 from edgekit.base.wording import size
 from edgekit.base.zip_reader import ZipError, ZipMember, read_zip
 from edgekit.models.torch.guards import check_guard
-from edgekit.models.torch.rules import (
-    RunsCode,
-    canonical,
-    check_words,
-    cleaned,
-    targets,
-)
+from edgekit.models.torch.rules import RunsCode, canonical, check_words, cleaned, targets
 from edgekit.models.torch.scalars import check_scalars
 
 MAX_JSON_BYTES = 256 << 20

@@ -9,11 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgekit.models.torch.decomposing import (
-    aten,
-    decomposes,
-    is_half,
-)
+from edgekit.models.torch.decomposing import aten, decomposes, is_half
 
 
 @decomposes(aten.avg_pool2d)

@@ -12,12 +12,7 @@ from hypothesis import strategies as st
 from support.examples import examples
 
 from edgekit.aot.firmware import build
-from edgekit.devices.serial.frames import (
-    LARGEST_PAYLOAD,
-    FrameDecoder,
-    SerialFrame,
-    encode_frame,
-)
+from edgekit.devices.serial.frames import LARGEST_PAYLOAD, FrameDecoder, SerialFrame, encode_frame
 
 _SOURCE = Path(build.__file__).parent / "source"
 _STUB = """

@@ -13,13 +13,7 @@ import pytest
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
-from support.integer_kernels import (
-    WARNINGS,
-    c_file,
-    offered,
-    recognised_file,
-    run_module,
-)
+from support.integer_kernels import WARNINGS, c_file, offered, recognised_file, run_module
 from support.onnx_models import judged_by_onnxruntime, onnx_model
 from support.tflite_models import Op, T, constant, tflite_bytes
 

@@ -19,12 +19,7 @@ from support.needs import ARM_PROGRAMS, needs
 from support.offloaded import EVERYTHING_PAYS, Offloaded
 from support.onnx_models import judged_by_onnxruntime
 from support.quantised_cases import Quantised, layers
-from support.quantised_onnx import (
-    QuantisedOnnx,
-    layers_in_integers,
-    onnx_layers,
-    quantised_product,
-)
+from support.quantised_onnx import QuantisedOnnx, layers_in_integers, onnx_layers, quantised_product
 from support.region_lab import Runs
 from support.tflite_models import Op, T, constant, tflite_bytes, write_model
 

@@ -12,26 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.building import (
-    contents,
-    environment,
-    names_in,
-    request_for,
-    run_edgekit,
-    write_model,
-)
+from support.building import contents, environment, names_in, request_for, run_edgekit, write_model
 from support.needs import needs
 from support.on_device import run_on
 
 from edgekit.base.cache import BuildCache
 from edgekit.base.child import Child
-from edgekit.base.errors import (
-    BuildError,
-    MissingToolError,
-    ModelError,
-    ProjectError,
-    UsageError,
-)
+from edgekit.base.errors import BuildError, MissingToolError, ModelError, ProjectError, UsageError
 from edgekit.base.events import SILENT, Event, Events, Warned
 from edgekit.base.files import sha256_file
 from edgekit.building.build import build, default_destination

@@ -15,13 +15,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper
-from support.building import (
-    command_line,
-    environment,
-    names_in,
-    processes_with,
-    run_edgekit,
-)
+from support.building import command_line, environment, names_in, processes_with, run_edgekit
 from support.examples import first_of
 from support.onnx_models import onnx_model
 

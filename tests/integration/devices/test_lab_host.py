@@ -14,12 +14,7 @@ from pathlib import Path
 
 import pytest
 import serial
-from support.microcontrollers import (
-    emulated,
-    inference,
-    toy_firmware,
-    tripled,
-)
+from support.microcontrollers import emulated, inference, toy_firmware, tripled
 from support.needs import MICROCONTROLLERS, needs
 from support.noisy_line import Harm, noisy_line
 from support.ports import CLOSED_PORT

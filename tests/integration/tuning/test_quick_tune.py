@@ -38,13 +38,7 @@ from edgekit.devices.local.device import LocalDevice
 from edgekit.models.model import Model
 from edgekit.store.database import close_store, open_store
 from edgekit.store.moments import now
-from edgekit.store.tuning import (
-    all_records,
-    kernels_of,
-    progress_of,
-    records_of_session,
-    sessions,
-)
+from edgekit.store.tuning import all_records, kernels_of, progress_of, records_of_session, sessions
 from edgekit.tuning.finder import kernels_found
 from edgekit.tuning.messages import FindTasks, Task
 from edgekit.tuning.runner import is_as_right

@@ -11,11 +11,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgekit.aot.c_text import (
-    float_text,
-    integer_text,
-    values_text,
-)
+from edgekit.aot.c_text import float_text, integer_text, values_text
 from edgekit.aot.names import Unique, identifier, is_identifier, layer_identifier
 
 

@@ -7,11 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from edgekit.backends.measurements import (
-    Measured,
-    keep_measurement,
-    read_measurements,
-)
+from edgekit.backends.measurements import Measured, keep_measurement, read_measurements
 
 RECORD = Measured(
     region="edgekit_ncnn_0123456789abcdef",

@@ -10,12 +10,7 @@ import click
 import pytest
 from support.source import PACKAGE, Module, modules
 
-from edgekit.base.options import (
-    KEYWORDS,
-    named_as_on_the_command_line,
-    option,
-    options_environment,
-)
+from edgekit.base.options import KEYWORDS, named_as_on_the_command_line, option, options_environment
 
 _COMMANDS = re.compile(r"\b(edgekit|pip|systemctl|sudo|ssh-keygen|pyocd)\b[^;,`:()]*")
 """A command line in a message is the same for everyone."""

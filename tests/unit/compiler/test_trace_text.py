@@ -8,11 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgekit.compiler.schedules.choices import (
-    TraceChoice,
-    choice_as_json,
-    choice_from_json,
-)
+from edgekit.compiler.schedules.choices import TraceChoice, choice_as_json, choice_from_json
 from edgekit.compiler.schedules.trace_text import LONGEST_TRACE, check_trace
 
 GET = ["GetSBlock", [], ["T_relu", "main"], ["b0"]]

@@ -11,12 +11,7 @@ import pytest
 from edgekit.base.errors import DeviceError, ProjectError, UsageError
 from edgekit.devices.choice import device_for
 from edgekit.devices.linux.ssh import SshDevice
-from edgekit.devices.registry import (
-    add_device,
-    find_device,
-    known_devices,
-    remove_device,
-)
+from edgekit.devices.registry import add_device, find_device, known_devices, remove_device
 from edgekit.devices.serial.device import SerialDevice
 from edgekit.devices.serial.lab_host import LabHost
 from edgekit.profiles.board import load_board

@@ -8,12 +8,7 @@ import tomli
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.examples import examples
-from support.profiles import (
-    BAREMETAL_BOARD,
-    LINUX_BOARD,
-    machine_without_profiles,
-    write_profile,
-)
+from support.profiles import BAREMETAL_BOARD, LINUX_BOARD, machine_without_profiles, write_profile
 
 from edgekit.base.errors import ProfileError
 from edgekit.base.paths import built_in_profiles

@@ -6,13 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgekit.aot.ways import StepWays, Way, way_from_json
-from edgekit.tuning.step_proposer import (
-    Firmware,
-    StepProposer,
-    candidates_of,
-    firmwares,
-    halves,
-)
+from edgekit.tuning.step_proposer import Firmware, StepProposer, candidates_of, firmwares, halves
 
 OWN = Way("edgekit")
 WAYS = [Way("edgekit dsp"), Way("edgekit dsp", "tile 2"), Way("tvm", "registers 8")]

@@ -20,12 +20,7 @@ from edgekit.compiler.rewriting import is_call
 from edgekit.compiler.schedules.blocks import largest_divisor
 from edgekit.models.onnx.node import Node, Outputs
 from edgekit.models.onnx.operators.common import Converters, like, reshape
-from edgekit.models.onnx.operators.convolution import (
-    convolve,
-    pads_of,
-    spatial,
-    without_zero_point,
-)
+from edgekit.models.onnx.operators.convolution import convolve, pads_of, spatial, without_zero_point
 from edgekit.models.onnx.values import Expr, Tensor, as_expr, dtype_of, is_known, shape_of
 
 op = relax.op

@@ -10,22 +10,9 @@ import numpy as np
 from tvm import relax
 
 from edgekit.models.onnx.node import Node, Outputs, RefusedError
-from edgekit.models.onnx.operators.common import (
-    Converters,
-    cast,
-    positive_axis,
-    reshape,
-    take_at,
-)
+from edgekit.models.onnx.operators.common import Converters, cast, positive_axis, reshape, take_at
 from edgekit.models.onnx.operators.convolution import convolve
-from edgekit.models.onnx.values import (
-    Expr,
-    Tensor,
-    as_expr,
-    dtype_of,
-    is_known,
-    shape_of,
-)
+from edgekit.models.onnx.values import Expr, Tensor, as_expr, dtype_of, is_known, shape_of
 
 op = relax.op
 RELAX_TYPES = ("int8", "uint8", "int16", "uint16", "int32")
