@@ -14,7 +14,6 @@ import struct
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 from edgekit.base.decode import Count, decode
@@ -120,12 +119,7 @@ class TrackerClient:
     def __enter__(self) -> TrackerClient:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._socket.close()
 
     def status(self) -> tuple[KeyStatus, ...]:
