@@ -218,13 +218,15 @@ class Process:
         self._pipe = pipe
 
     def outputs(self) -> list[np.ndarray]:
-        return self._ask("outputs")
+        outputs: list[np.ndarray] = self._ask("outputs")
+        return outputs
 
     def copied(self) -> int:
-        return self._ask("copied")
+        return int(self._ask("copied"))
 
     def turn(self, seconds: float) -> Turn:
-        return self._ask("turn", seconds)
+        turn: Turn = self._ask("turn", seconds)
+        return turn
 
     def _ask(self, *question: object) -> Any:
         self._pipe.send(question)

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from benchmarks.contenders import Bundled, OnnxRuntime, loaded
+from benchmarks.contenders import Bundled, OnnxRuntime, Runtime, loaded
 from benchmarks.networks import Writer
 from edgekit.api.functions import make_request
 from edgekit.building.build import build
@@ -205,7 +205,10 @@ def measure(name: str, rounds: int, kernels: bool, folder: Path) -> str:
     if kernels:
         _show_kernels(bundle)
     (given,) = bundle.reference_inputs().values()
-    runtimes = {"edgekit": Bundled(bundle.path / LIBRARY_NAME, ()), "ort": OnnxRuntime(path)}
+    runtimes: dict[str, Runtime] = {
+        "edgekit": Bundled(bundle.path / LIBRARY_NAME, ()),
+        "ort": OnnxRuntime(path),
+    }
     with loaded(runtimes, given) as processes:
         found, expected = (processes[who].outputs()[0] for who in runtimes)
         times = [

@@ -79,7 +79,11 @@ class Writer:
         return str(self.node(activation, [result]) if activation else result)
 
     def max_pool(self, value: str, kernel: int, stride: int, pad: int = 0, ceil: int = 0) -> str:
-        window = {"kernel_shape": [kernel] * 2, "strides": [stride] * 2, "pads": [pad] * 4}
+        window: dict[str, Any] = {
+            "kernel_shape": [kernel] * 2,
+            "strides": [stride] * 2,
+            "pads": [pad] * 4,
+        }
         return str(self.node("MaxPool", [value], ceil_mode=ceil, **window))
 
     def finish(self, *outputs: str) -> onnx.ModelProto:
@@ -212,7 +216,10 @@ def yolov8n() -> onnx.ModelProto:
 
     def enlarge(value: str) -> str:
         scales = net.constant(np.array([1, 1, 2, 2], "float32"))
-        rules = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+        rules: dict[str, Any] = {
+            "coordinate_transformation_mode": "asymmetric",
+            "nearest_mode": "floor",
+        }
         return str(net.node("Resize", [value, "", scales], mode="nearest", **rules))
 
     x = conv(conv("image", (3, 16), 3, 2), (16, 32), 3, 2)
@@ -277,7 +284,10 @@ def retinaface() -> onnx.ModelProto:
 
     def enlarge(value: str) -> str:
         scales = net.constant(np.array([1, 1, 2, 2], "float32"))
-        rules = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+        rules: dict[str, Any] = {
+            "coordinate_transformation_mode": "asymmetric",
+            "nearest_mode": "floor",
+        }
         return str(net.node("Resize", [value, "", scales], mode="nearest", **rules))
 
     x = net.conv("image", (3, 8), 3, 2, activation="LeakyRelu")

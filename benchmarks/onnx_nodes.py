@@ -234,11 +234,14 @@ def compile_and_run(
     sys.path.append(str(ROOT / "tests"))
     from support.deployed import run_deployed
 
+    outputs: Sequence[np.ndarray]
     if offload.lab:
         labs = in_lab(compiled.regions, offload.backends[0])
-        return run_deployed(compiled, arguments, labs=labs)
-    backends = selection.backends if selection is not None else ()
-    return run_deployed(compiled, arguments, backends=backends)
+        outputs = run_deployed(compiled, arguments, labs=labs)
+    else:
+        backends = selection.backends if selection is not None else ()
+        outputs = run_deployed(compiled, arguments, backends=backends)
+    return outputs
 
 
 def selected(offload: Offload) -> Any:

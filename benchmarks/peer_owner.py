@@ -10,6 +10,7 @@ import socket
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 
 from edgekit.base.own_listener import Door
 from edgekit.base.peer_owner import end_of, from_netlink, from_tables
@@ -34,9 +35,9 @@ def main() -> None:
             last = opened[-1]
             ends = end_of(last.getpeername()), end_of(last.getsockname())
             times = (
-                _milliseconds(lambda ends=ends: from_netlink(*ends)),
-                _milliseconds(lambda ends=ends: from_tables(*ends)),
-                _milliseconds(lambda last=last: Door().admits(last)),
+                _milliseconds(partial(from_netlink, *ends)),
+                _milliseconds(partial(from_tables, *ends)),
+                _milliseconds(partial(Door().admits, last)),
             )
             shown = " | ".join(f"{taken:.3f}" for taken in times)
             print(f"| {len(opened)} | {shown} |")

@@ -102,8 +102,8 @@ def show(rows: Sequence[Row]) -> tuple[float, float]:
     print("|---|---|---|---|---|---|")
     rates = [(row.macs / row.ncnn / 1e9, row.macs / row.tvm / 1e9) for row in rows]
     for row, (ncnn, tvm) in zip(rows, rates, strict=True):
-        cells = (row.network, f"{row.macs / 1e6:.0f} M", f"{1e3 * row.ncnn:.3g}")
-        cells += (f"{1e3 * row.tvm:.3g}", f"{ncnn:.3g}", f"{tvm:.3g}")
+        cells = [row.network, f"{row.macs / 1e6:.0f} M", f"{1e3 * row.ncnn:.3g}"]
+        cells += [f"{1e3 * row.tvm:.3g}", f"{ncnn:.3g}", f"{tvm:.3g}"]
         print("| " + " | ".join(cells) + " |")
     return statistics.median(a for a, _ in rates), statistics.median(b for _, b in rates)
 

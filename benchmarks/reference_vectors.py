@@ -9,17 +9,19 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 
 from edgekit.building.build import build
 from edgekit.building.request import BuildRequest
-from edgekit.bundle.folder import Bundle
+from edgekit.bundle.folder import Bundle, Vector
 from edgekit.devices.local.device import LocalDevice
 from edgekit.models.model import open_model
 from edgekit.models.oracle import oracle_for
+from edgekit.models.oracle_types import Oracle
 from edgekit.profiles.board import load_board
 from edgekit.profiles.toolchain import load_toolchain
 from edgekit.verbs.verify import raise_if_failed, verify
@@ -43,9 +45,14 @@ def main(model: str, *shapes: str) -> None:
         )
         oracle = oracle_for(source)
         for count, chosen in ((1, one), (len(vectors), bundle)):
-            asked = _seconds(lambda n=count: [oracle.run(v.inputs) for v in vectors[:n]])
-            verified = _seconds(lambda b=chosen: _verify(b))
+            asked = _seconds(partial(_run_oracle, oracle, vectors[:count]))
+            verified = _seconds(partial(_verify, chosen))
             print(f"{count} vectors: oracle {asked:.3f} s, verification {verified:.3f} s")
+
+
+def _run_oracle(oracle: Oracle, vectors: Sequence[Vector]) -> None:
+    for vector in vectors:
+        oracle.run(vector.inputs)
 
 
 def _verify(bundle: Bundle) -> None:

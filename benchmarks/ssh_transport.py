@@ -133,7 +133,7 @@ def echo_server() -> Iterator[int]:
         server.shutdown()
 
 
-def timed(work: Callable[[], None]) -> float:
+def timed(work: Callable[[], object]) -> float:
     started = time.perf_counter()
     work()
     return time.perf_counter() - started
@@ -156,7 +156,7 @@ def measure(
     with way(server, folder) as opened:  # type: ignore[attr-defined]
         opened.run()
         connected = time.perf_counter() - started
-        commands = timed(lambda: [opened.run() for _ in range(COMMANDS)] and None)
+        commands = timed(lambda: [opened.run() for _ in range(COMMANDS)])
         push = timed(lambda: opened.push(data))
         forwarded = opened.forwarded(port)
         echoes = timed(lambda: round_trips(forwarded))
@@ -172,7 +172,7 @@ def import_seconds() -> float:
     """Return what importing paramiko adds to the start of Python."""
 
     def start(code: str) -> float:
-        return timed(lambda: subprocess.run([sys.executable, "-c", code], check=True) and None)
+        return timed(lambda: subprocess.run([sys.executable, "-c", code], check=True))
 
     return start("import paramiko") - start("pass")
 

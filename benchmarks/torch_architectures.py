@@ -103,7 +103,7 @@ def _torchvision(name: str, kind: str = "") -> Callable[[], tuple[Any, tuple[tor
 
         place = getattr(torchvision.models, kind) if kind else torchvision.models
         extents = {"inception_v3": (96, 96), "maxvit_t": (224, 224)}.get(name, (64, 64))
-        options = {"weights": None}
+        options: dict[str, Any] = {"weights": None}
         if kind == "segmentation":
             options["weights_backbone"] = None
         if name in ("googlenet", "inception_v3"):

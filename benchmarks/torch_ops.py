@@ -115,10 +115,10 @@ def _judged(chosen: Sequence[Call]) -> Iterator[Verdict]:
         return
     try:
         results = run(chosen)
-    except Uncompilable as found:
-        for call, reason in found.reasons.items():
+    except Uncompilable as refusal:
+        for call, reason in refusal.reasons.items():
             yield Verdict(call.name, "refused", reason)
-        yield from _judged([call for call in chosen if call not in found.reasons])
+        yield from _judged([call for call in chosen if call not in refusal.reasons])
         return
     except (ModelError, UnsupportedModelError) as error:
         outcome = Verdict(chosen[0].name, "refused", " ".join((error.message, *error.details)))
@@ -221,8 +221,10 @@ def as_array(value: torch.Tensor) -> np.ndarray:
 
     value = value.detach().resolve_conj().resolve_neg().contiguous()
     if value.dtype == torch.bfloat16:
-        return value.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
-    return value.numpy()
+        array = value.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    else:
+        array = value.numpy()
+    return np.asarray(array)
 
 
 def difference(found: np.ndarray, wanted: np.ndarray) -> str:

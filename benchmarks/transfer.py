@@ -88,7 +88,10 @@ def clean(place: Place) -> None:
 @contextlib.contextmanager
 def place_of(name: str | None) -> Iterator[Place]:
     if name is not None:
-        yield Place(find_device(name, known_devices(find_project(Path.cwd()))).entry, KnownHosts())
+        entry = find_device(name, known_devices(find_project(Path.cwd()))).entry
+        if not isinstance(entry, SshEntry):
+            raise SystemExit(f"{name} is no board over SSH: name one that is")
+        yield Place(entry, KnownHosts())
         return
     with tempfile.TemporaryDirectory() as folder, ssh_server(Path(folder)) as server:
         server.connect().close()

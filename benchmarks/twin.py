@@ -14,6 +14,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from edgekit.profiles.board import Board, load_board
@@ -43,7 +44,7 @@ def measure(board: Board, runs: int) -> None:
         cpu.append(cpu_seconds(pid))
         again.append(timed(lambda: up("bench", board)))
         command = up("bench", board).access.command("true")
-        commands.append(timed(lambda command=command: subprocess.run(command, check=True)))
+        commands.append(timed(partial(subprocess.run, command, check=True)))
         memory.append(resident_bytes(pid))
         stops.append(timed(lambda: down("bench")))
     row("build the image", image)
