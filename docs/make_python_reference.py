@@ -24,9 +24,18 @@ Written by `python docs/make_python_reference.py`; a test compares it with the d
 `edgekit`, and is typed."""
 _FIRST = ("Workspace", "DeviceHandle", "BundleSession", "Cancellation")
 _KEYWORDS = (
+    keywords.BindingKeywords,
     keywords.BuildKeywords,
     choice.DeviceKeywords,
     choice.TargetKeywords,
+    keywords.OutcomeKeywords,
+    choice.ResultKeywords,
+    keywords.PlanKeywords,
+    choice.DeployKeywords,
+    keywords.FleetKeywords,
+    choice.VerifyKeywords,
+    keywords.SearchKeywords,
+    keywords.QuantizeKeywords,
     keywords.BenchKeywords,
     keywords.ToleranceKeywords,
 )

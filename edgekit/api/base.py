@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from edgekit.api.choice import DeviceLike, TargetKeywords, device_for_board, handle_of
+from edgekit.api.choice import DeployKeywords, DeviceLike, device_for_board, handle_of
 from edgekit.api.device import DeviceHandle, Setting
-from edgekit.api.keywords import BuildKeywords, PathLike, ToleranceKeywords, Unpack, build_options
+from edgekit.api.keywords import (
+    BindingKeywords,
+    BuildKeywords,
+    FleetKeywords,
+    PathLike,
+    PlanKeywords,
+    Unpack,
+    build_options,
+    without,
+)
 from edgekit.base.cancel import Cancellation
 from edgekit.base.errors import UsageError
 from edgekit.base.events import SILENT, Event, Events
@@ -91,12 +100,12 @@ class WorkspaceBase:
     def _source(
         self,
         model: PathLike | None,
-        shapes: Mapping[str, Sequence[int]] | None,
-        constants: Mapping[str, Any] | None,
+        how: Mapping[str, Any],
         *,
         only_to_show: bool = False,
     ) -> ModelSource:
-        given = build_options(None, {"shapes": shapes or {}, "constants": constants or {}})
+        binding = {name: how.get(name) or {} for name in BindingKeywords.__annotations__}
+        given = build_options(None, binding)
         return self.data.model(
             self._optional(model), given.shapes, given.constants, only_to_show=only_to_show
         )
@@ -109,10 +118,10 @@ class WorkspaceBase:
         return default_destination(request, self.data.start)
 
     def _target(
-        self, model: PathLike | None, how: TargetKeywords
+        self, model: PathLike | None, how: Mapping[str, Any]
     ) -> tuple[BuildRequest, Callable[[], Device]]:
         """Return the request, and a function that reaches the device for it."""
-        given: dict[str, Any] = dict(how)
+        given = without(how, PlanKeywords)
         device = given.pop("device", None)
         twin, timeout = given.pop("twin", False), given.pop("timeout", DEFAULT_TIMEOUT_SECONDS)
         request = self.request(model, twin=twin, **given)
@@ -131,18 +140,16 @@ class WorkspaceBase:
 
         return quick_tune(request, device, seconds, self._setting.events, again=again)[0]
 
-    def _deploy_plan(
-        self, bench: bool, keep: int | None, tolerance: ToleranceKeywords | None, verify: bool
-    ) -> DeployPlan:
+    def _deploy_plan(self, how: FleetKeywords | DeployKeywords) -> DeployPlan:
         from edgekit.models.comparison import Widening
         from edgekit.project.file import choose_keep
         from edgekit.verbs.deploy import SHORT_BENCH, DeployPlan
 
         return DeployPlan(
-            verify=verify,
-            widening=Widening(**(tolerance or {})),
-            bench=SHORT_BENCH if bench else None,
-            keep=choose_keep(self.data.project, keep),
+            verify=how.get("verify", True),
+            widening=Widening(**(how.get("tolerance") or {})),
+            bench=SHORT_BENCH if how.get("bench", True) else None,
+            keep=choose_keep(self.data.project, how.get("keep")),
         )
 
     def reached(

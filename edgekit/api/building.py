@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from edgekit.api.base import WorkspaceBase, check_can_be_tuned
-from edgekit.api.choice import TargetKeywords
+from edgekit.api.choice import ResultKeywords, TargetKeywords
 from edgekit.api.inputs import input_files
-from edgekit.api.keywords import PathLike, Unpack
+from edgekit.api.keywords import (
+    BindingKeywords,
+    OutcomeKeywords,
+    PathLike,
+    QuantizeKeywords,
+    Unpack,
+    without,
+)
 from edgekit.base.errors import UsageError
 from edgekit.base.options import option
 
@@ -28,15 +35,13 @@ class Building(WorkspaceBase):
     def inspect(
         self,
         model: PathLike | None = None,
-        *,
-        shapes: Mapping[str, Sequence[int]] | None = None,
-        constants: Mapping[str, Any] | None = None,
+        **binding: Unpack[BindingKeywords],
     ) -> ModelSummary:
         """Say what is in a model, and whether it can be built."""
         from edgekit.advice.summary import summarise
 
         with self._setting.working():
-            source = self._source(model, shapes, constants, only_to_show=True)
+            source = self._source(model, binding, only_to_show=True)
             return summarise(source, self._setting.events)
 
     def build(
@@ -59,23 +64,15 @@ class Building(WorkspaceBase):
         model: PathLike | None = None,
         out: PathLike | None = None,
         *,
-        archive: bool = False,
-        dump_ir: PathLike | None = None,
-        use_cache: bool = True,
-        memory_map: bool = False,
         tune: float | None = None,
         tune_again: bool = False,
-        **how: Unpack[TargetKeywords],
+        **how: Unpack[ResultKeywords],
     ) -> BuildResult:
-        """Build as `build` does, and return what is known about the build too.
-
-        `archive` also writes the bundle as a .zip; `dump_ir` is a folder for the module after each
-        phase of the compiler; `memory_map` adds the memory map of a model in C.
-        """
+        """Build as `build` does, and return what is known about the build too."""
         from edgekit.building.build import build
 
         with self._setting.working():
-            request, reach = self._target(model, how)
+            request, reach = self._target(model, without(how, OutcomeKeywords))
             if how.get("verify") is False and request.verified:
                 raise _c_is_verified(request.board)
             if tune is not None:
@@ -84,10 +81,10 @@ class Building(WorkspaceBase):
             return build(
                 request,
                 self._destination(request, out),
-                archive=archive,
-                dump_ir=self._optional(dump_ir),
-                use_cache=use_cache,
-                with_memory_map=memory_map,
+                archive=how.get("archive", False),
+                dump_ir=self._optional(how.get("dump_ir")),
+                use_cache=how.get("use_cache", True),
+                with_memory_map=how.get("memory_map", False),
                 events=self._setting.events,
             )
 
@@ -131,19 +128,11 @@ class Building(WorkspaceBase):
         out: PathLike | None = None,
         *,
         board: str | Board | None = None,
-        random: int = 0,
-        accept_noise: bool = False,
-        labels: PathLike | None = None,
-        shapes: Mapping[str, Sequence[int]] | None = None,
-        symmetric: bool | None = None,
-        **settings: Any,
+        **how: Unpack[QuantizeKeywords],
     ) -> QuantizeReport:
         """Quantize a float ONNX model to int8 and report the accuracy cost.
 
-        `calibrate` names samples: folders, files, .npz, as `NAME=PATH` for several inputs. `random`
-        calibrates with so many samples of noise instead. `symmetric` centers activations on zero;
-        by default as the libraries for `board` require. Further settings are `per_channel`,
-        `method` ("minmax", "entropy", "percentile"), `ends` ("float", "int8") and `exclude`.
+        `calibrate` names samples: folders, files, .npz, as `NAME=PATH` for several inputs.
         """
         from edgekit.verbs.quantize import (
             QuantizeRequest,
@@ -153,20 +142,25 @@ class Building(WorkspaceBase):
         )
 
         with self._setting.working():
-            source = self._source(model, shapes, None, only_to_show=True)
+            source = self._source(model, how, only_to_show=True)
             check_quantiser(source)
-            if symmetric is None:
-                symmetric = board is not None and wants_symmetric(self.data.board(board))
             from edgekit.verbs.quantization.quantiser import Settings
 
+            given: dict[str, Any] = dict(how)
+            given.pop("shapes", None)
+            random, accepts = given.pop("random", None) or 0, given.pop("accept_noise", False)
+            labels = self._optional(given.pop("labels", None))
+            if given.get("symmetric") is None:
+                of_board = board is not None and wants_symmetric(self.data.board(board))
+                given["symmetric"] = of_board
             request = QuantizeRequest(
                 source,
                 self._optional(out) or source.path.with_name(f"{source.name}-int8.onnx"),
-                Settings(symmetric=symmetric, **settings),
+                Settings(**given),
                 input_files(calibrate, self.data.start),
                 random,
-                accept_noise,
-                self._optional(labels),
+                accepts,
+                labels,
             )
             return quantize(request, self._setting.events)
 

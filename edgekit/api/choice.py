@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict, Union
 
 from edgekit.api.device import DeviceHandle, Setting
-from edgekit.api.keywords import BuildKeywords
+from edgekit.api.keywords import BindingKeywords, BuildKeywords, OutcomeKeywords, PlanKeywords
 from edgekit.base.errors import DeviceError, EdgekitError, UsageError
 from edgekit.base.options import option
 from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS
@@ -38,7 +38,19 @@ class DeviceKeywords(TypedDict, total=False):
 
 
 class TargetKeywords(BuildKeywords, DeviceKeywords, total=False):
-    """What decides a build, and the device to use."""
+    """What decides a build (BuildKeywords), and the device to use (DeviceKeywords)."""
+
+
+class ResultKeywords(TargetKeywords, OutcomeKeywords, total=False):
+    """What decides a build and its device (TargetKeywords), and its files (OutcomeKeywords)."""
+
+
+class DeployKeywords(TargetKeywords, PlanKeywords, total=False):
+    """What decides a build and its device (TargetKeywords), and the steps after (PlanKeywords)."""
+
+
+class VerifyKeywords(BindingKeywords, DeviceKeywords, total=False):
+    """What is fixed of inputs (BindingKeywords), and the device to use (DeviceKeywords)."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Union
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Union
 
 if TYPE_CHECKING:
     from edgekit.aot.packages.formats import CodeFormat
@@ -21,9 +21,15 @@ else:
 
 __all__ = [
     "BenchKeywords",
+    "BindingKeywords",
     "BuildKeywords",
     "BundleLike",
+    "FleetKeywords",
+    "OutcomeKeywords",
     "PathLike",
+    "PlanKeywords",
+    "QuantizeKeywords",
+    "SearchKeywords",
     "ToleranceKeywords",
     "TuneKeywords",
     "Unpack",
@@ -34,8 +40,17 @@ BundleLike = Union["Bundle", str, Path]
 """A bundle, or the path of its folder or .zip."""
 
 
-class BuildKeywords(TypedDict, total=False):
-    """What decides a build. Whatever is left out is the project's, or the board's own."""
+class BindingKeywords(TypedDict, total=False):
+    """What is fixed of a model's inputs before it is compiled."""
+
+    shapes: Mapping[str, Sequence[int]]
+    """The shapes of inputs that the model leaves open."""
+    constants: Mapping[str, Any]
+    """Inputs to bind to arrays or numbers."""
+
+
+class BuildKeywords(BindingKeywords, total=False):
+    """What decides a build, with BindingKeywords. By default the project's or the board's own."""
 
     board: str | Board | None
     """The board, or the name of its profile."""
@@ -43,10 +58,6 @@ class BuildKeywords(TypedDict, total=False):
     """Another toolchain than the board's own."""
     offload: str | Sequence[str] | None
     """The backends to prefer, in order: `["ncnn"]`, `"auto"`, or `[]` for none."""
-    shapes: Mapping[str, Sequence[int]]
-    """The shapes of inputs that the model leaves open."""
-    constants: Mapping[str, Any]
-    """Inputs to bind to arrays or numbers."""
     seed: int
     """The seed of the reference inputs."""
     prefix: str | None
@@ -57,6 +68,70 @@ class BuildKeywords(TypedDict, total=False):
     """False skips the oracle: the outputs stay unverified."""
     one_layer_each: bool
     """Whether every layer is a region of its own, to measure what merging gains."""
+
+
+class OutcomeKeywords(TypedDict, total=False):
+    """What a build writes besides the bundle, and whether it uses the cache."""
+
+    archive: bool
+    """Whether to write the bundle as a .zip too."""
+    dump_ir: PathLike | None
+    """The folder for the module after each phase of the compiler."""
+    use_cache: bool
+    """False neither reads nor writes the build cache."""
+    memory_map: bool
+    """Whether to add the memory map of a model in C."""
+
+
+class PlanKeywords(TypedDict, total=False):
+    """What a deployment does after the build."""
+
+    bench: bool
+    """False skips the benchmark."""
+    keep: int | None
+    """The number of versions of the model to keep on the device."""
+    tolerance: ToleranceKeywords | None
+    """Wider tolerances than those that the numbers' types call for."""
+
+
+class FleetKeywords(BuildKeywords, PlanKeywords, total=False):
+    """What decides a build (BuildKeywords), and what each device does (PlanKeywords)."""
+
+
+class SearchKeywords(BuildKeywords, total=False):
+    """What decides a build (BuildKeywords), and how long the search for fast kernels lasts."""
+
+    trials: int | None
+    """The candidates for the whole model, including those of earlier searches."""
+    seconds: float | None
+    """The duration of the search."""
+    again: bool
+    """Whether to measure again what was measured before."""
+    search_seed: int
+    """The seed of the search's random choices."""
+
+
+class QuantizeKeywords(TypedDict, total=False):
+    """How a model is quantized."""
+
+    shapes: Mapping[str, Sequence[int]]
+    """The shapes of inputs that the model leaves open."""
+    random: int | None
+    """The number of samples of noise to calibrate with, instead of files."""
+    accept_noise: bool
+    """Whether samples may look like noise."""
+    labels: PathLike | None
+    """A file with a class number per sample, to report accuracy before and after."""
+    symmetric: bool | None
+    """Whether activations are centered on zero; None is as the libraries for the board require."""
+    per_channel: bool
+    """Whether weights have a scale per output channel, or one per tensor."""
+    method: Literal["minmax", "entropy", "percentile"]
+    """How ranges are computed from the samples."""
+    ends: Literal["float", "int8"]
+    """The type of inputs and outputs."""
+    exclude: Sequence[str]
+    """The nodes that stay in float."""
 
 
 class TuneKeywords(TypedDict):
@@ -108,6 +183,11 @@ def build_options(model: Path | None, how: Mapping[str, Any]) -> BuildOptions:
     if "constants" in values:
         values["constants"] = _arrays(values["constants"])
     return BuildOptions(model=model, **values)
+
+
+def without(how: Mapping[str, Any], kind: type) -> dict[str, Any]:
+    """Return keyword arguments without those of one kind."""
+    return {name: value for name, value in how.items() if name not in kind.__annotations__}
 
 
 def backend_names_in(offload: str | Sequence[str] | None) -> tuple[str, ...] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from edgekit.api.base import check_can_be_tuned, name_of
 from edgekit.api.building import Building
 from edgekit.api.choice import (
+    DeployKeywords,
     DeviceChoice,
     DeviceKeywords,
     DeviceLike,
-    TargetKeywords,
+    VerifyKeywords,
     device_for_board,
     device_for_bundle,
     entries_of,
@@ -24,11 +25,15 @@ from edgekit.api.device import BundleSession, DeviceHandle, bench_plan, only_sam
 from edgekit.api.inputs import Inputs, choose_samples
 from edgekit.api.keywords import (
     BenchKeywords,
-    BuildKeywords,
+    BindingKeywords,
     BundleLike,
+    FleetKeywords,
     PathLike,
+    PlanKeywords,
+    SearchKeywords,
     ToleranceKeywords,
     Unpack,
+    without,
 )
 from edgekit.devices.carried import CarriedState
 from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS
@@ -86,18 +91,14 @@ class OnDevices(Building):
         model: PathLike | None = None,
         out: PathLike | None = None,
         *,
-        bench: bool = True,
-        keep: int | None = None,
         use_cache: bool = True,
         tune: float | None = None,
         tune_again: bool = False,
-        tolerance: ToleranceKeywords | None = None,
-        **how: Unpack[TargetKeywords],
+        **how: Unpack[DeployKeywords],
     ) -> DeployReport:
         """Build, run on a device, compare with the oracle, measure, and make it current.
 
-        Wrong numbers raise VerificationError, and the device's current version stays. `keep` is the
-        number of versions of the model to keep on the device.
+        Wrong numbers raise VerificationError, and the device's current version stays.
         """
         from edgekit.models.model import check_inputs
         from edgekit.twin.machine import is_running
@@ -117,7 +118,7 @@ class OnDevices(Building):
                 request,
                 device,
                 self._destination(request, out),
-                plan=self._deploy_plan(bench, keep, tolerance, how.get("verify", True)),
+                plan=self._deploy_plan(how),
                 use_cache=use_cache,
                 events=self._setting.events,
             )
@@ -128,12 +129,9 @@ class OnDevices(Building):
         devices: Sequence[str] | None = None,
         out: PathLike | None = None,
         *,
-        bench: bool = True,
-        keep: int | None = None,
         use_cache: bool = True,
         timeout: float = DEFAULT_TIMEOUT_SECONDS,
-        tolerance: ToleranceKeywords | None = None,
-        **how: Unpack[BuildKeywords],
+        **how: Unpack[FleetKeywords],
     ) -> FleetReport:
         """Build once and deploy to several devices at the same time; None is all of the board.
 
@@ -142,12 +140,12 @@ class OnDevices(Building):
         from edgekit.verbs.deploy import deploy_to_each
 
         with self._setting.working():
-            request = self.request(model, **how)
+            request = self.request(model, **without(how, PlanKeywords))
             return deploy_to_each(
                 request,
                 several_devices(self._setting, request.board, devices, timeout),
                 self._destination(request, out),
-                plan=self._deploy_plan(bench, keep, tolerance, how.get("verify", True)),
+                plan=self._deploy_plan(how),
                 use_cache=use_cache,
                 events=self._setting.events,
             )
@@ -208,11 +206,9 @@ class OnDevices(Building):
         inputs: Inputs = None,
         *,
         model: PathLike | None = None,
-        shapes: Mapping[str, Sequence[int]] | None = None,
-        constants: Mapping[str, Any] | None = None,
         allow_nonfinite: bool = False,
         tolerance: ToleranceKeywords | None = None,
-        **where: Unpack[DeviceKeywords],
+        **how: Unpack[VerifyKeywords],
     ) -> VerifyReport:
         """Compare a bundle's outputs on a device with an independent oracle's.
 
@@ -230,10 +226,10 @@ class OnDevices(Building):
             project = self.data.project
             of_project = project is not None and project.model is not None
             if chosen.samples is not None and (model is not None or of_project):
-                source = self._source(model, shapes, constants)
+                source = self._source(model, how)
             return verify(
                 opened,
-                device_for_bundle(self._setting, opened, **where),
+                device_for_bundle(self._setting, opened, **without(how, BindingKeywords)),
                 samples=chosen.samples,
                 source=source,
                 widening=Widening(**(tolerance or {})),
@@ -291,13 +287,9 @@ class OnDevices(Building):
         devices: Sequence[str] | None = None,
         *,
         every: bool = False,
-        trials: int | None = None,
-        seconds: float | None = None,
-        again: bool = False,
-        search_seed: int = 0,
         twin: bool = False,
         timeout: float = DEFAULT_TIMEOUT_SECONDS,
-        **how: Unpack[BuildKeywords],
+        **how: Unpack[SearchKeywords],
     ) -> TuneReport | TunedInC:
         """Search on devices for the fastest variant of each kernel. Later builds use them.
 
@@ -306,9 +298,11 @@ class OnDevices(Building):
         """
         names = None if devices is None else tuple(devices)
         where = DeviceChoice(names, every, twin, timeout)
-        effort = {"trials": trials, "seconds": seconds, "again": again, "seed": search_seed}
+        given: dict[str, Any] = dict(how)
+        seed = given.pop("search_seed", 0)
+        effort = {name: given.pop(name) for name in ("trials", "seconds", "again") if name in given}
         with self._setting.working():
-            return self.search(self.request(model, **how), where, **effort)
+            return self.search(self.request(model, **given), where, seed=seed, **effort)
 
     def search(
         self, request: BuildRequest, where: DeviceChoice, **effort: Any

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from edgekit.api.choice import device_for_board
-from edgekit.api.keywords import PathLike
+from edgekit.api.keywords import BindingKeywords, PathLike, Unpack
 from edgekit.api.on_devices import OnDevices
 from edgekit.base.errors import UsageError
 from edgekit.base.events import Events
@@ -40,8 +40,7 @@ class Workspace(OnDevices):
         search: Search | None = None,
         twin: bool = False,
         timeout: float = DEFAULT_TIMEOUT_SECONDS,
-        shapes: Mapping[str, Sequence[int]] | None = None,
-        constants: Mapping[str, Any] | None = None,
+        **binding: Unpack[BindingKeywords],
     ) -> Recommendation:
         """List the options for running a model on each board, and which to try first.
 
@@ -51,7 +50,7 @@ class Workspace(OnDevices):
         from edgekit.advice.recommend import Measuring, recommend
 
         with self._setting.working():
-            source, project = self._source(model, shapes, constants), self.data.project
+            source, project = self._source(model, binding), self.data.project
             if not boards and project is not None and project.board is not None:
                 boards = (project.board,)
             if measure and not boards:

@@ -34,7 +34,7 @@ def run_matrix(
 ) -> None:
     from edgekit.api.choice import device_for_board
     from edgekit.base.own_folder import own_folder
-    from edgekit.verbs.matrix import measure_matrix
+    from edgekit.verbs.matrix import MatrixPlan, measure_matrix
 
     setting = console.workspace.setting
     source = setting.data.model(model, {}, {}, only_to_show=True)
@@ -43,18 +43,15 @@ def run_matrix(
         twin = where.twin and not board.is_host
         return device_for_board(setting, board, twin=twin, timeout=where.timeout)
 
-    matrix = measure_matrix(
-        setting.data,
-        source,
+    asked = MatrixPlan(
         _words(chosen.boards or ""),
         _words(chosen.offloads or "auto"),
         chosen.out or own_folder(setting.data.start, f"{source.name}-matrix", source.path),
         plan,
-        reach=reach,
-        twin=where.twin,
-        again=chosen.again,
-        events=console.events,
+        where.twin,
+        chosen.again,
     )
+    matrix = measure_matrix(setting.data, source, asked, reach, console.events)
     console.report(matrix, lambda: _render(console, matrix))
     if matrix.failed:
         raise DevicesFailedError(

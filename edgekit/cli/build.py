@@ -4,24 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from edgekit.aot.packages.formats import CODE_FORMATS, CodeFormat
+from edgekit.aot.packages.formats import CODE_FORMATS
 from edgekit.base.wording import counted, duration, size
 from edgekit.bundle.manifest_oracle import oracle_in_words
 from edgekit.bundle.manifest_vectors import vectors_in_words
+from edgekit.cli.build_options import outcome_options, to_be_built_with
 from edgekit.cli.console import Console
 from edgekit.cli.device_options import device_options_with_timeout
-from edgekit.cli.options import (
-    Command,
-    json_option,
-    no_cache_option,
-    out_option,
-    pass_console,
-    to_be_built,
-)
+from edgekit.cli.options import Command, json_option, pass_console
 from edgekit.cli.tune_options import check_quick_tune, quick_tune_options
 
 if TYPE_CHECKING:
@@ -31,43 +25,42 @@ if TYPE_CHECKING:
 
 
 @click.command("build", cls=Command)
-@to_be_built
-@out_option
-@click.option("--zip", "archive", is_flag=True, help="Write DIR.zip as well.")
-@click.option(
-    "--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Seed of the reference inputs."
+@to_be_built_with(
+    click.option(
+        "--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Seed of the reference inputs."
+    ),
+    click.option(
+        "--no-verify",
+        is_flag=True,
+        help="Skip the oracle: the bundle's outputs stay unverified.",
+    ),
+    click.option(
+        "--prefix",
+        metavar="NAME",
+        help="Prefix of C names, on bare-metal boards.  [default: the model's name]",
+    ),
+    click.option(
+        "--format",
+        type=click.Choice(CODE_FORMATS),
+        metavar="FORMAT",
+        help=f"On bare-metal boards, a package around the C: {', '.join(CODE_FORMATS[1:])}.  "
+        "[default: c, none]",
+    ),
 )
-@click.option(
-    "--no-verify",
-    is_flag=True,
-    help="Skip the oracle: the bundle's outputs stay unverified.",
+@outcome_options(
+    click.option("--zip", "archive", is_flag=True, help="Write DIR.zip as well."),
+    click.option(
+        "--dump-ir",
+        type=click.Path(file_okay=False, path_type=Path),
+        metavar="DIR",
+        help="Write the module after each phase of the compiler.",
+    ),
+    click.option(
+        "--memory-map",
+        is_flag=True,
+        help="On bare-metal boards, show the memory map and which boards have enough memory.",
+    ),
 )
-@click.option(
-    "--dump-ir",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
-    help="Write the module after each phase of the compiler.",
-)
-@click.option(
-    "--prefix",
-    metavar="NAME",
-    help="Prefix of C names, on bare-metal boards.  [default: the model's name]",
-)
-@click.option(
-    "--format",
-    "code_format",
-    type=click.Choice(CODE_FORMATS),
-    metavar="FORMAT",
-    help=f"On bare-metal boards, a package around the C: {', '.join(CODE_FORMATS[1:])}.  "
-    "[default: c, none]",
-)
-@click.option(
-    "--memory-map",
-    "with_memory_map",
-    is_flag=True,
-    help="On bare-metal boards, show the memory map and which boards have enough memory.",
-)
-@no_cache_option
 @quick_tune_options
 @device_options_with_timeout
 @json_option
@@ -76,33 +69,14 @@ def command(
     console: Console,
     model: Path | None,
     how: BuildKeywords,
-    out: Path | None,
-    archive: bool,
-    seed: int,
-    no_verify: bool,
-    dump_ir: Path | None,
-    prefix: str | None,
-    code_format: CodeFormat | None,
-    with_memory_map: bool,
-    no_cache: bool,
+    outcome: dict[str, Any],
     search: TuneKeywords,
     where: DeviceKeywords,
 ) -> None:
     """Compile MODEL for a board into a bundle: library, manifest, reference vectors. No device is
     used, except with --quick-tune."""
     check_quick_tune(search, bool(where["twin"] or where["device"]))
-    how |= {"seed": seed, "prefix": prefix, "format": code_format, "verify": not no_verify}
-    result = console.workspace.build_result(
-        model,
-        out,
-        archive=archive,
-        dump_ir=dump_ir,
-        use_cache=not no_cache,
-        memory_map=with_memory_map,
-        **search,
-        **how,
-        **where,
-    )
+    result = console.workspace.build_result(model, **outcome, **search, **how, **where)
     console.report(result, lambda: _render(console, result))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,23 +12,17 @@ from edgekit.base.measurer import figure
 from edgekit.base.wording import counted, duration, measured, size
 from edgekit.bundle.manifest_oracle import NOTHING_PROVEN
 from edgekit.cli.bench import render_bench
+from edgekit.cli.build_options import outcome_options, to_be_built_with
 from edgekit.cli.console import Console
 from edgekit.cli.device_options import several_devices_options
-from edgekit.cli.options import (
-    Command,
-    json_option,
-    no_cache_option,
-    out_option,
-    pass_console,
-    to_be_built,
-)
+from edgekit.cli.options import Command, json_option, pass_console
 from edgekit.cli.tune_options import check_quick_tune, quick_tune_options
 from edgekit.cli.verify import tolerance_options, vectors_in_words
 from edgekit.project.file import MOST_KEPT
 
 if TYPE_CHECKING:
     from edgekit.api.choice import DeviceChoice
-    from edgekit.api.keywords import BuildKeywords, ToleranceKeywords, TuneKeywords
+    from edgekit.api.keywords import BuildKeywords, TuneKeywords
     from edgekit.building.request import BuildResult
     from edgekit.devices.base import Installed
     from edgekit.verbs.bench_report import BenchSummary
@@ -38,24 +32,25 @@ if TYPE_CHECKING:
 
 
 @click.command("deploy", cls=Command)
-@to_be_built
+@to_be_built_with(
+    click.option(
+        "--no-verify",
+        is_flag=True,
+        help="Skip the oracle and the comparison: the outputs stay unverified.",
+    )
+)
 @several_devices_options
-@out_option
-@no_cache_option
+@outcome_options(
+    click.option("--no-bench", is_flag=True, help="Skip the benchmark."),
+    click.option(
+        "--keep",
+        type=click.IntRange(1, MOST_KEPT),
+        metavar="N",
+        help="Versions of the model to keep on the device.  [default: 3, or the project's]",
+    ),
+    tolerance_options,
+)
 @quick_tune_options
-@click.option(
-    "--no-verify",
-    is_flag=True,
-    help="Skip the oracle and the comparison: the outputs stay unverified.",
-)
-@click.option("--no-bench", is_flag=True, help="Skip the benchmark.")
-@click.option(
-    "--keep",
-    type=click.IntRange(1, MOST_KEPT),
-    metavar="N",
-    help="Versions of the model to keep on the device.  [default: 3, or the project's]",
-)
-@tolerance_options
 @json_option
 @pass_console
 def command(
@@ -63,13 +58,8 @@ def command(
     model: Path | None,
     how: BuildKeywords,
     where: DeviceChoice,
-    out: Path | None,
-    no_cache: bool,
+    outcome: dict[str, Any],
     search: TuneKeywords,
-    no_verify: bool,
-    no_bench: bool,
-    keep: int | None,
-    tolerance: ToleranceKeywords,
 ) -> None:
     """Build MODEL, run it on a device, compare its outputs with an oracle's, and time it.
 
@@ -77,39 +67,18 @@ def command(
     from edgekit.verbs.fleet import raise_if_any_failed
 
     check_quick_tune(search)
-    how["verify"] = not no_verify
-    ws, use_cache, bench = console.workspace, not no_cache, not no_bench
+    ws = console.workspace
     if where.is_several:
         if search["tune"] is not None:
             raise UsageError(
                 "--quick-tune measures on one device, and several are named",
                 hint="tune on one first: edgekit build --quick-tune 60s --device NAME",
             )
-        fleet = ws.fleet(
-            model,
-            where.names,
-            out,
-            bench=bench,
-            keep=keep,
-            use_cache=use_cache,
-            timeout=where.timeout,
-            tolerance=tolerance,
-            **how,
-        )
+        fleet = ws.fleet(model, where.names, timeout=where.timeout, **outcome, **how)
         console.report(fleet, lambda: _render_fleet(console, fleet))
         raise_if_any_failed(fleet.devices)
         return
-    report = ws.deploy(
-        model,
-        out,
-        bench=bench,
-        keep=keep,
-        use_cache=use_cache,
-        tolerance=tolerance,
-        **search,
-        **how,
-        **where.keywords,
-    )
+    report = ws.deploy(model, **outcome, **search, **how, **where.keywords)
     console.report(report, lambda: _render(console, report))
 
 

@@ -12,7 +12,15 @@ import click
 from edgekit.base.errors import UsageError
 from edgekit.base.wording import counted, size
 from edgekit.cli.console import Console
-from edgekit.cli.options import REMOTE_DEVICE, Group, board_option, json_option, pass_console
+from edgekit.cli.device_options import Login, fingerprint_option, login_options
+from edgekit.cli.options import (
+    REMOTE_DEVICE,
+    Group,
+    board_option,
+    grouped,
+    json_option,
+    pass_console,
+)
 
 if TYPE_CHECKING:
     from edgekit.devices.device import Device
@@ -20,12 +28,6 @@ if TYPE_CHECKING:
     from edgekit.devices.linux.visit import CheckReport
     from edgekit.profiles.board import Board
     from edgekit.project.devices import LineEntry, PlaceEntry
-
-_fingerprint_option = click.option(
-    "--fingerprint",
-    metavar="SHA256:…",
-    help="Expected host key, as ssh-keygen -l on the device prints it; skips the question.",
-)
 
 
 @dataclass(frozen=True)
@@ -71,51 +73,61 @@ def command() -> None:
     """Add, list, check, clean and remove devices."""
 
 
+@dataclass(frozen=True)
+class _Address:
+    """Where a device is: a host, a serial line, or a place of labgrid."""
+
+    target: str | None
+    port: str | None
+    via: str | None
+    place: str | None
+    baud: int | None
+    probe: str | None
+    directory: str | None
+
+
+_address_options = grouped(
+    "address",
+    _Address,
+    click.argument("target", metavar="[[USER@]HOST[:PORT]]", required=False),
+    click.option(
+        "--port",
+        metavar="PORT",
+        help="A microcontroller's serial port: /dev/ttyACM0, socket://host:port.",
+    ),
+    click.option(
+        "--via",
+        metavar="[USER@]HOST[:PORT]",
+        help="The host with that port, if it is not this one.",
+    ),
+    click.option("--labgrid", "place", metavar="PLACE", help="The labgrid place of the device."),
+    click.option(
+        "--baud",
+        type=click.IntRange(1200, 12_000_000),
+        metavar="N",
+        help="Baud rate of that port.  [default: the board's]",
+    ),
+    click.option("--probe", metavar="ID", help="The debug probe to use, if several are attached."),
+    click.option(
+        "--directory", metavar="DIR", help="The folder for edgekit's files on the device."
+    ),
+)
+
+
 @command.command("add")
 @click.argument("name")
-@click.argument("target", metavar="[[USER@]HOST[:PORT]]", required=False)
 @board_option
-@click.option(
-    "--port",
-    metavar="PORT",
-    help="A microcontroller's serial port: /dev/ttyACM0, socket://host:port.",
-)
-@click.option(
-    "--via",
-    metavar="[USER@]HOST[:PORT]",
-    help="The host with that port, if it is not this one.",
-)
-@click.option("--labgrid", "place", metavar="PLACE", help="The labgrid place of the device.")
-@click.option(
-    "--baud",
-    type=click.IntRange(1200, 12_000_000),
-    metavar="N",
-    help="Baud rate of that port.  [default: the board's]",
-)
-@click.option("--probe", metavar="ID", help="The debug probe to use, if several are attached.")
-@click.option(
-    "--key", type=click.Path(path_type=Path), metavar="FILE", help="The private key to log in with."
-)
-@click.option("--proxy", metavar="[USER@]HOST[:PORT]", help="A jump host.")
-@click.option("--directory", metavar="DIR", help="The folder for edgekit's files on the device.")
-@_fingerprint_option
+@_address_options
+@login_options
 @click.option("--force", is_flag=True, help="Replace a device with that name.")
 @json_option
 @pass_console
 def add_command(
     console: Console,
     name: str,
-    target: str | None,
     board_name: str | None,
-    port: str | None,
-    via: str | None,
-    place: str | None,
-    baud: int | None,
-    probe: str | None,
-    key: Path | None,
-    proxy: str | None,
-    directory: str | None,
-    fingerprint: str | None,
+    address: _Address,
+    login: Login,
     force: bool,
 ) -> None:
     """Log in to a device over SSH, check it, and remember it as NAME.
@@ -124,7 +136,6 @@ def add_command(
     With --via the line is on another host. With --labgrid the place is acquired for each use of
     the device and released after it.
     """
-    from edgekit.devices.linux.hostkeys import check_fingerprint
     from edgekit.devices.linux.visit import check_device
     from edgekit.devices.registry import add_device, refuse_taken
     from edgekit.project.devices import make_entry, make_line_entry, make_login, make_place_entry
@@ -135,38 +146,48 @@ def add_command(
             "no board is given", hint="add --board NAME; `edgekit boards` lists all boards"
         )
     board = console.workspace.data.board(board_name)
-    if place is not None and (target or port or via or probe or proxy or directory):
+    target, via, place = address.target, address.via, address.place
+    of_line, of_ssh = via or address.probe, login.proxy or address.directory
+    if place is not None and (target or address.port or of_line or of_ssh):
         raise UsageError(
             "--labgrid cannot be combined with another address of the device",
             hint="leave one of them out",
         )
-    if port is not None:
-        if target is not None or directory or (via is None and (key or proxy or fingerprint)):
+    if address.port is not None:
+        if target is not None or address.directory or (via is None and any(vars(login).values())):
             raise UsageError(
                 "--port is for a serial line, and the other options are for SSH",
                 hint="leave one of them out; --via names another host with the port",
             )
-        host = make_login(name, board.name, via, key, proxy) if via is not None else None
-        line = make_line_entry(name, board, port, via=host, baud=baud, probe=probe)
-        expected = check_fingerprint(fingerprint) if fingerprint is not None else None
-        _add_on_a_line(console, board, with_profile(line, board), expected, force)
+        host = None if via is None else make_login(name, board.name, via, login.key, login.proxy)
+        line = make_line_entry(
+            name, board, address.port, via=host, baud=address.baud, probe=address.probe
+        )
+        _add_on_a_line(console, board, with_profile(line, board), login.expected(), force)
         return
     if place is not None and not board.has_os:
-        at_place = make_place_entry(name, board, place, baud=baud)
+        at_place = make_place_entry(name, board, place, baud=address.baud)
         _add_on_a_line(console, board, with_profile(at_place, board), None, force)
         return
-    if place is None and (target is None or via or baud or probe):
+    if place is None and (target is None or of_line or address.baud):
         raise UsageError(
             "no address of the device is given",
             hint="give user@host, or --port /dev/ttyACM0 for a microcontroller",
         )
     entry = (
-        make_place_entry(name, board, place, key=key)
+        make_place_entry(name, board, place, key=login.key)
         if place is not None
-        else make_entry(name, board, target or "", key=key, proxy=proxy, directory=directory)
+        else make_entry(
+            name,
+            board,
+            target or "",
+            key=login.key,
+            proxy=login.proxy,
+            directory=address.directory,
+        )
     )
     refuse_taken(name, force)
-    expected = check_fingerprint(fingerprint) if fingerprint is not None else None
+    expected = login.expected()
     with console.events.stage(f"check {name}"):
         report = check_device(entry, arch=board.cpu.arch, ask=asker(console), fingerprint=expected)
     added = AddedDevice(report, add_device(with_profile(entry, board), replace=force))
@@ -252,7 +273,7 @@ def list_command(console: Console) -> None:
 
 @command.command("check")
 @click.argument("name", type=REMOTE_DEVICE)
-@_fingerprint_option
+@fingerprint_option
 @json_option
 @pass_console
 def check_command(console: Console, name: str, fingerprint: str | None) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,6 +23,40 @@ every_option = click.option(
     "--all", "every", is_flag=True, help="Use every known device of the board."
 )
 
+
+@dataclass(frozen=True)
+class Login:
+    """How to log in to a host."""
+
+    key: Path | None
+    proxy: str | None
+    fingerprint: str | None
+
+    def expected(self) -> str | None:
+        """Return the expected host key; UsageError if it can't be one."""
+        from edgekit.devices.linux.hostkeys import check_fingerprint
+
+        return None if self.fingerprint is None else check_fingerprint(self.fingerprint)
+
+
+fingerprint_option = click.option(
+    "--fingerprint",
+    metavar="SHA256:…",
+    help="Expected host key, as ssh-keygen -l on that host prints it; skips the question.",
+)
+login_options = grouped(
+    "login",
+    Login,
+    click.option(
+        "--key",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="The private key to log in with.",
+    ),
+    click.option("--proxy", metavar="[USER@]HOST[:PORT]", help="A jump host."),
+    fingerprint_option,
+)
+"""Options that add `login: Login`."""
 
 _device_option = click.option(
     "--device",

@@ -6,13 +6,13 @@ import json
 import re
 import time
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from edgekit.base.wording import duration, number
 from edgekit.cli.console import Console
+from edgekit.cli.device_options import Login, login_options
 from edgekit.cli.options import REMOTE_DEVICE, Group, json_option, pass_console
 from edgekit.rpc.protocol import DEFAULT_PORT
 
@@ -261,20 +261,12 @@ def queue_command(console: Console, device: str | None) -> None:
 @command.command("join", short_help="Add the devices of another host's farm.")
 @click.argument("address", metavar="[USER@]HOST[:PORT]")
 @click.option("--name", metavar="NAME", help="Name of the host.  [default: from its address]")
-@click.option(
-    "--key", type=click.Path(path_type=Path), metavar="FILE", help="The private key to log in with."
-)
-@click.option("--proxy", metavar="[USER@]HOST[:PORT]", help="A jump host.")
+@login_options
 @click.option(
     "--edgekit",
     "program",
     metavar="PROGRAM",
     help="Path of edgekit on that host, if it is not on the PATH.",
-)
-@click.option(
-    "--fingerprint",
-    metavar="SHA256:…",
-    help="Expected host key, as ssh-keygen -l on that host prints it; skips the question.",
 )
 @click.option("--force", is_flag=True, help="Replace a host with that name.")
 @json_option
@@ -283,10 +275,8 @@ def join_command(
     console: Console,
     address: str,
     name: str | None,
-    key: Path | None,
-    proxy: str | None,
+    login: Login,
     program: str | None,
-    fingerprint: str | None,
     force: bool,
 ) -> None:
     """Add the devices of another host to this farm for as long as that host can be reached.
@@ -294,12 +284,11 @@ def join_command(
     That host runs its own `edgekit farm up`. Everything goes through one SSH connection.
     """
     from edgekit.cli.device import asker
-    from edgekit.devices.linux.hostkeys import check_fingerprint
     from edgekit.farm.hosts.file import make_host
     from edgekit.farm.hosts.joining import join
 
-    host = make_host(address, name=name, key=key, proxy=proxy, program=program)
-    expected = check_fingerprint(fingerprint) if fingerprint is not None else None
+    host = make_host(address, name=name, key=login.key, proxy=login.proxy, program=program)
+    expected = login.expected()
     with console.events.stage(f"log in to {host.address}"):
         done = join(host, ask=asker(console), fingerprint=expected, replace=force)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,31 +12,22 @@ from edgekit.base.errors import UsageError
 from edgekit.base.tensors import OpenTensorSpec, Quantization
 from edgekit.base.wording import amount, size
 from edgekit.cli.console import Console
-from edgekit.cli.options import (
-    Command,
-    constant_option,
-    json_option,
-    model_argument,
-    pass_console,
-    shape_option,
-)
+from edgekit.cli.options import Command, binding_options, json_option, model_argument, pass_console
 
 if TYPE_CHECKING:
     from edgekit.advice.summary import ModelSummary
-    from edgekit.base.arrays import Array
+    from edgekit.api.keywords import BindingKeywords
 
 
 @click.command("inspect", cls=Command)
 @model_argument
-@shape_option
-@constant_option
+@binding_options
 @json_option
 @pass_console
 def command(
     console: Console,
     model: Path | None,
-    shapes: Mapping[str, tuple[int, ...]],
-    constants: Mapping[str, Array],
+    binding: BindingKeywords,
 ) -> None:
     """Show what is in MODEL and whether it can be built.
 
@@ -50,14 +41,14 @@ def command(
     from edgekit.cli.show_bundle import show_bundle
 
     if model is not None and looks_like_a_bundle(model):
-        if shapes or constants:
+        if any(binding.values()):
             raise UsageError(
                 f"{model} is a bundle, whose shapes and constants are fixed",
                 hint="leave out --shape and --constant, or name the model file",
             )
         show_bundle(console, model)
         return
-    summary = console.workspace.inspect(model, shapes=shapes, constants=constants)
+    summary = console.workspace.inspect(model, **binding)
     console.report(summary, lambda: _render(console, summary))
 
 

@@ -6,10 +6,10 @@ Every command gets the global flags (--quiet, --verbose, --debug, --no-color) wh
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import update_wrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, cast
 
 import click
 from click.shell_completion import CompletionItem
@@ -273,62 +273,6 @@ board_option: Decorator = click.option(
 )
 """An option that adds `board_name: str | None`."""
 
-toolchain_option: Decorator = click.option(
-    "--toolchain",
-    "toolchain_name",
-    type=TOOLCHAIN,
-    metavar="NAME",
-    help="Use another toolchain than the board's own.",
-)
-"""An option that adds `toolchain_name: str | None`."""
-
-
-class _Backends(click.ParamType[tuple[str, ...]]):
-    """A comma-separated list of names in order of preference, or `none` (empty) or `auto`."""
-
-    name = "backends"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, ...]:
-        words = [word.strip() for word in str(value).split(",")]
-        if words == ["none"]:
-            return ()
-        alone = {"none", "auto"} & set(words) and len(words) > 1
-        if "" in words or alone or len(set(words)) < len(words):
-            self.fail(f"{value!r} is no list of different backends such as NAME,NAME", param, ctx)
-        return tuple(words)
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        from edgekit.backends.registry import backend_names
-
-        before, comma, last = incomplete.rpartition(",")
-        return [
-            CompletionItem(f"{before}{comma}{name}")
-            for name in (*backend_names(), *(() if comma else ("none", "auto")))
-            if name.startswith(last)
-        ]
-
-
-offload_option: Decorator = click.option(
-    "--offload",
-    type=_Backends(),
-    metavar="NAMES",
-    help="Libraries to run parts of the model in, the preferred first; none; or "
-    "auto: those that were measured to be faster.  [default: the board profile's]",
-)
-"""An option that adds `offload: tuple[str, ...] | None`."""
-
-one_layer_option: Decorator = click.option(
-    "--one-layer-each",
-    is_flag=True,
-    hidden=True,
-    help="Make every layer its own region, to measure what merging gains.",
-)
-"""An option that adds `one_layer_each: bool`."""
-
 
 def parse_shape_option(text: str) -> tuple[str, tuple[int, ...]]:
     """Parse `name=1,3,224,224`. The name may contain an equals sign."""
@@ -440,58 +384,37 @@ bundle_argument: Decorator = click.argument("bundle", type=BUNDLE_PATH)
 
 
 def grouped(name: str, make: Callable[..., object], *options: Decorator) -> Decorator:
-    """Join options: a command gets one argument `name`, which `make` makes of their values."""
+    """Join options: a command gets one argument `name`, which `make` makes of their values.
+
+    An option may itself be a group: `make` gets its one argument.
+    """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        probe: Any = _with_options(lambda: None, options)
-        own = [parameter.name for parameter in probe.__click_params__]
+        joined: Any = lambda **values: make(**values)  # noqa: E731 -- click adds its options to it
+        for option in reversed(options):
+            joined = option(joined)
+        own = [parameter.name for parameter in joined.__click_params__]
 
         def command(*args: Any, **given: Any) -> Any:
             values = {key: given.pop(key) for key in own}
-            return function(*args, **{name: make(**values)}, **given)
+            return function(*args, **{name: joined(**values)}, **given)
 
-        return _with_options(update_wrapper(command, function), options)
+        before = getattr(function, "__click_params__", [])
+        wrapped: Any = update_wrapper(command, function)
+        wrapped.__click_params__ = [*before, *joined.__click_params__]
+        return cast(Callable[..., Any], wrapped)
 
     return decorate
 
 
-def _with_options(function: Callable[..., Any], options: Sequence[Decorator]) -> Callable[..., Any]:
-    for option in reversed(options):
-        function = option(function)
-    return function
+binding_options = grouped("binding", dict, shape_option, constant_option)
+"""Options that add `binding: BindingKeywords`."""
 
-
-def _build_keywords(board_name: str | None, toolchain_name: str | None, **given: Any) -> Any:
-    return {"board": board_name, "toolchain": toolchain_name, **given}
-
-
-_build_keyword_options = grouped(
-    "how",
-    _build_keywords,
-    board_option,
-    toolchain_option,
-    offload_option,
-    one_layer_option,
-    shape_option,
-    constant_option,
+store_option: Decorator = click.option(
+    "--store",
+    "url",
+    metavar="URL",
+    help="sqlite:///FILE or postgresql://USER@HOST/DATABASE.  "
+    "[default: $EDGEKIT_STORE, the project's, or a file in your home]",
 )
-
-
-def to_be_built(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `model: Path | None`, and `how: BuildKeywords`, which decide a build."""
-    return model_argument(_build_keyword_options(function))
-
-
-out_option: Decorator = click.option(
-    "--out",
-    "-o",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="The folder for the bundle.  [default: build/MODEL-BOARD]",
-)
-"""An option that adds `out: Path | None`."""
-
-no_cache_option: Decorator = click.option(
-    "--no-cache", is_flag=True, help="Neither read nor write the build cache."
-)
-"""An option that adds `no_cache: bool`."""
+"""An option that adds `url: str | None`."""

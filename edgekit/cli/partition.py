@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,9 +11,10 @@ import click
 from edgekit.base.errors import UsageError
 from edgekit.base.measurer import beside, measurer_in_words
 from edgekit.base.wording import amount, counted, duration, percent, size
+from edgekit.cli.build_options import to_be_built
 from edgekit.cli.console import Console
 from edgekit.cli.device_options import device_options_with_timeout
-from edgekit.cli.options import Command, csv_option, json_option, pass_console, to_be_built
+from edgekit.cli.options import Command, csv_option, grouped, json_option, pass_console
 
 if TYPE_CHECKING:
     from edgekit.api.choice import DeviceKeywords
@@ -23,25 +25,42 @@ if TYPE_CHECKING:
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
+@dataclass(frozen=True)
+class _Written:
+    """The files to write."""
+
+    svg: Path | None
+    html: Path | None
+    export: Path | None
+
+
 @click.command("partition", cls=Command)
 @to_be_built
-@click.option(
-    "--measure",
-    is_flag=True,
-    help="First time each region on a device both ways; later builds use the result.",
+@grouped(
+    "measuring",
+    dict,
+    click.option(
+        "--measure",
+        is_flag=True,
+        help="First time each region on a device both ways; later builds use the result.",
+    ),
+    click.option("--again", is_flag=True, help="Measure again what was measured before."),
 )
-@click.option("--again", is_flag=True, help="Measure again what was measured before.")
 @device_options_with_timeout
-@click.option("--svg", type=_FILE, metavar="FILE", help="Draw the graph, coloured by backend.")
-@click.option(
-    "--html", type=_FILE, metavar="FILE", help="Write the drawing as a page with every reason."
-)
-@click.option(
-    "--export-json",
-    "export",
-    type=click.Path(path_type=Path),
-    metavar="FILE|DIR",
-    help="Write the regions' layers and weights for other tools.",
+@grouped(
+    "written",
+    _Written,
+    click.option("--svg", type=_FILE, metavar="FILE", help="Draw the graph, coloured by backend."),
+    click.option(
+        "--html", type=_FILE, metavar="FILE", help="Write the drawing as a page with every reason."
+    ),
+    click.option(
+        "--export-json",
+        "export",
+        type=click.Path(path_type=Path),
+        metavar="FILE|DIR",
+        help="Write the regions' layers and weights for other tools.",
+    ),
 )
 @csv_option
 @json_option
@@ -50,12 +69,9 @@ def command(
     console: Console,
     model: Path | None,
     how: BuildKeywords,
-    measure: bool,
-    again: bool,
+    measuring: dict[str, bool],
     where: DeviceKeywords,
-    svg: Path | None,
-    html: Path | None,
-    export: Path | None,
+    written: _Written,
 ) -> None:
     """Show which library would run each operator of MODEL on a board, and why.
 
@@ -65,15 +81,15 @@ def command(
     """
     from edgekit.building.partition import draw, export_regions
 
-    if not measure and (where["device"] is not None or again):
+    if not measuring["measure"] and (where["device"] is not None or measuring["again"]):
         raise UsageError(
             "--device and --again are for --measure",
             hint="add --measure, or leave them out",
         )
-    found = console.workspace.partitioned(model, measure=measure, again=again, **how, **where)
-    draw(found, svg, html)
-    if export is not None:
-        for path in export_regions(found.regions, export):
+    found = console.workspace.partitioned(model, **measuring, **how, **where)
+    draw(found, written.svg, written.html)
+    if written.export is not None:
+        for path in export_regions(found.regions, written.export):
             console.events.note(f"wrote {path}")
     console.report(found.report, lambda: _render(console, found.report))
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -22,6 +21,7 @@ from edgekit.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from edgekit.api.keywords import QuantizeKeywords
     from edgekit.verbs.quantization.loss import LayerLoss, OutputLoss
     from edgekit.verbs.quantize import QuantizeReport
 
@@ -31,6 +31,20 @@ _SHOWN = 10
 _settings_options = grouped(
     "settings",
     dict,
+    click.option(
+        "--random",
+        type=click.IntRange(1, 10_000),
+        default=None,
+        metavar="N",
+        help="Calibrate with N samples of noise, to measure size and speed only.",
+    ),
+    click.option("--accept-noise", is_flag=True, help="Accept samples that look like noise."),
+    click.option(
+        "--labels",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="A class number per sample, .npy or text, to report accuracy before and after.",
+    ),
     click.option(
         "--per-channel/--per-tensor",
         default=True,
@@ -60,8 +74,9 @@ _settings_options = grouped(
     click.option(
         "--exclude", multiple=True, metavar="NODE", help="Keep this node in float. May be repeated."
     ),
+    shape_option,
 )
-"""Options that add `settings: dict`, keywords of `Workspace.quantize`."""
+"""Options that add `settings: QuantizeKeywords`."""
 
 
 @click.command("quantize", cls=Command)
@@ -89,21 +104,6 @@ _settings_options = grouped(
     metavar="NAME",
     help="Quantize as the libraries for this board require.",
 )
-@click.option(
-    "--labels",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="A class number per sample, .npy or text, to report accuracy before and after.",
-)
-@click.option(
-    "--random",
-    type=click.IntRange(1, 10_000),
-    default=None,
-    metavar="N",
-    help="Calibrate with N samples of noise, to measure size and speed only.",
-)
-@click.option("--accept-noise", is_flag=True, help="Accept samples that look like noise.")
-@shape_option
 @json_option
 @pass_console
 def command(
@@ -111,29 +111,15 @@ def command(
     model: Path | None,
     calibration: tuple[str, ...],
     out: Path | None,
-    settings: dict[str, Any],
+    settings: QuantizeKeywords,
     board: str | None,
-    labels: Path | None,
-    random: int | None,
-    accept_noise: bool,
-    shapes: Mapping[str, tuple[int, ...]],
 ) -> None:
     """Quantize the float ONNX model MODEL to int8 and report the accuracy cost.
 
     onnxruntime measures the cost on the samples: how far the outputs are from the float model's,
     and which layers lose most.
     """
-    report = console.workspace.quantize(
-        model,
-        calibration,
-        out,
-        board=board,
-        random=random or 0,
-        accept_noise=accept_noise,
-        labels=labels,
-        shapes=shapes,
-        **settings,
-    )
+    report = console.workspace.quantize(model, calibration, out, board=board, **settings)
     console.report(report, lambda: _render(console, report))
 
 

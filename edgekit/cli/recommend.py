@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,18 +14,17 @@ from edgekit.cli.input_options import timeout_option
 from edgekit.cli.options import (
     BOARD,
     Command,
-    constant_option,
+    binding_options,
+    grouped,
     json_option,
     model_argument,
     pass_console,
-    shape_option,
 )
 from edgekit.cli.tune_options import check_quick_tune, quick_tune_options
 
 if TYPE_CHECKING:
     from edgekit.advice.words import Advice, Option, Recommendation
-    from edgekit.api.keywords import TuneKeywords
-    from edgekit.base.arrays import Array
+    from edgekit.api.keywords import BindingKeywords, TuneKeywords
 
 
 _WIDTH = 100
@@ -44,26 +42,25 @@ _QUESTIONS = ("supported?", "faster?", "hot spot?")
     metavar="NAME",
     help="The board. May be repeated.  [default: the project's, else all]",
 )
-@click.option("--measure", is_flag=True, help="Measure every option on a device first.")
-@click.option("--twin", is_flag=True, help="With --measure: use the boards' emulated twins.")
-@quick_tune_options
+@grouped(
+    "measuring",
+    dict,
+    click.option("--measure", is_flag=True, help="Measure every option on a device first."),
+    click.option("--twin", is_flag=True, help="With --measure: use the boards' emulated twins."),
+    timeout_option,
+    quick_tune_options,
+)
 @click.option("--store", "url", metavar="URL", help="The store, as for edgekit results.")
-@shape_option
-@constant_option
-@timeout_option
+@binding_options
 @json_option
 @pass_console
 def command(
     console: Console,
     model: Path | None,
     boards: tuple[str, ...],
-    measure: bool,
-    twin: bool,
-    search: TuneKeywords,
+    measuring: dict[str, Any],
     url: str | None,
-    shapes: Mapping[str, tuple[int, ...]],
-    constants: Mapping[str, Array],
-    timeout: float,
+    binding: BindingKeywords,
 ) -> None:
     """List the options for running MODEL on each board, and which to try first.
 
@@ -72,9 +69,10 @@ def command(
     from edgekit.advice.words import Search
     from edgekit.base.errors import UsageError
 
+    search: TuneKeywords = measuring.pop("search")
     seconds = search["tune"]
-    if not measure:
-        for given, option in ((twin, "--twin"), (seconds is not None, "--quick-tune")):
+    if not measuring["measure"]:
+        for given, option in ((measuring["twin"], "--twin"), (seconds is not None, "--quick-tune")):
             if given:
                 hint = f"add --measure, or leave {option} out"
                 raise UsageError(f"{option} is for --measure", hint=hint)
@@ -82,12 +80,9 @@ def command(
     done = console.workspace.at_store(url).recommend(
         model,
         boards,
-        measure=measure,
         search=None if seconds is None else Search(seconds, search["tune_again"]),
-        twin=twin,
-        timeout=timeout,
-        shapes=shapes,
-        constants=constants,
+        **measuring,
+        **binding,
     )
     console.report(done, lambda: _render(console, done))
 

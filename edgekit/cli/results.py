@@ -11,8 +11,7 @@ import click
 from edgekit.base.measurer import figure, measurer_in_words
 from edgekit.base.wording import celsius, counted, energy, measured, size
 from edgekit.cli.console import Console
-from edgekit.cli.options import Group, csv_option, json_option, pass_console
-from edgekit.cli.store_option import store_option
+from edgekit.cli.options import Group, csv_option, json_option, pass_console, store_option
 from edgekit.cli.tuning_results import tuning_command
 
 if TYPE_CHECKING:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from edgekit.base.wording import duration, size
+from edgekit.cli.build_options import toolchain_option
 from edgekit.cli.console import Console
-from edgekit.cli.options import BOARD, TOOLCHAIN, json_option, pass_console, toolchain_option
+from edgekit.cli.options import BOARD, TOOLCHAIN, json_option, pass_console
 from edgekit.cli.profile_commands import ProfileView, profile_group
 from edgekit.profiles.toolchain import Toolchain, check_toolchain, parse_toolchain
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from edgekit.base.measurer import figure
 from edgekit.base.wording import duration, microseconds, multiple
+from edgekit.cli.build_options import to_be_built
 from edgekit.cli.console import Console
 from edgekit.cli.device_options import tuning_device_options
-from edgekit.cli.options import Command, csv_option, json_option, pass_console, to_be_built
+from edgekit.cli.options import Command, csv_option, grouped, json_option, pass_console
 from edgekit.cli.tune_c import render_steps
 from edgekit.cli.tune_options import Time
 
@@ -28,21 +29,29 @@ _DEFAULT_TRIALS = 1000
 
 @click.command("tune", cls=Command)
 @to_be_built
-@click.option(
-    "--trials",
-    type=click.IntRange(1, 1_000_000),
-    metavar="N",
-    help="Candidates for the whole model, including those of earlier searches.  "
-    f"[default: {_DEFAULT_TRIALS}, or as many as fit in --time]",
-)
-@click.option(
-    "--time", "seconds", type=Time(), metavar="TIME", help="Duration of the search (90s, 30m, 8h)."
+@grouped(
+    "effort",
+    dict,
+    click.option(
+        "--trials",
+        type=click.IntRange(1, 1_000_000),
+        metavar="N",
+        help="Candidates for the whole model, including those of earlier searches.  "
+        f"[default: {_DEFAULT_TRIALS}, or as many as fit in --time]",
+    ),
+    click.option(
+        "--time",
+        "seconds",
+        type=Time(),
+        metavar="TIME",
+        help="Duration of the search (90s, 30m, 8h).",
+    ),
+    click.option("--again", is_flag=True, help="Measure again what was measured before."),
+    click.option(
+        "--seed", type=click.IntRange(0, 2**31 - 2), default=0, help="Seed of the random choices."
+    ),
 )
 @tuning_device_options
-@click.option("--again", is_flag=True, help="Measure again what was measured before.")
-@click.option(
-    "--seed", type=click.IntRange(0, 2**31 - 2), default=0, help="Seed of the random choices."
-)
 @csv_option
 @json_option
 @pass_console
@@ -50,11 +59,8 @@ def command(
     console: Console,
     model: Path | None,
     how: BuildKeywords,
-    trials: int | None,
-    seconds: float | None,
+    effort: dict[str, Any],
     where: DeviceChoice,
-    again: bool,
-    seed: int,
 ) -> None:
     """Search on devices for the fastest variant of each kernel of MODEL. Later builds use them.
 
@@ -64,7 +70,7 @@ def command(
 
     ws = console.workspace
     request = ws.request(model, **how)
-    report = ws.search(request, where, trials=trials, seconds=seconds, again=again, seed=seed)
+    report = ws.search(request, where, **effort)
     if isinstance(report, TunedInC):
         console.report(report, lambda: render_steps(console, request, report))
     else:

@@ -9,8 +9,7 @@ import click
 from edgekit.base.measurer import beside, measurer_in_words, search_figure
 from edgekit.base.wording import multiple
 from edgekit.cli.console import Console
-from edgekit.cli.options import Command, json_option, pass_console
-from edgekit.cli.store_option import store_option
+from edgekit.cli.options import Command, json_option, pass_console, store_option
 
 if TYPE_CHECKING:
     from edgekit.store.tuning_results import SessionListing, SessionReport

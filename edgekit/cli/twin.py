@@ -6,7 +6,7 @@ import time
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -14,7 +14,7 @@ from click.shell_completion import CompletionItem
 from edgekit.base.errors import UsageError
 from edgekit.base.wording import counted, duration, size
 from edgekit.cli.console import Console
-from edgekit.cli.options import BOARD, Group, json_option, pass_console
+from edgekit.cli.options import BOARD, Group, grouped, json_option, pass_console
 from edgekit.twin.systemd import DEFAULT_INIT, INITS, Init
 
 if TYPE_CHECKING:
@@ -249,9 +249,13 @@ def ssh_command(word: str, remote: tuple[str, ...]) -> None:
     "--build", "building", is_flag=True, help="Show the log of the image's build instead."
 )
 @click.option("--previous", is_flag=True, help="Show the console of the previous run.")
-@click.option("--follow", "-f", is_flag=True, help="Show new lines until Ctrl-C.")
-@click.option(
-    "--lines", "-n", type=click.IntRange(1), metavar="N", help="Show only the last N lines."
+@grouped(
+    "shown",
+    dict,
+    click.option("--follow", "-f", is_flag=True, help="Show new lines until Ctrl-C."),
+    click.option(
+        "--lines", "-n", type=click.IntRange(1), metavar="N", help="Show only the last N lines."
+    ),
 )
 @click.option("--init", type=click.Choice(INITS), help="With --build: which image.")
 @pass_console
@@ -260,8 +264,7 @@ def logs_command(
     word: str | None,
     building: bool,
     previous: bool,
-    follow: bool,
-    lines: int | None,
+    shown: dict[str, Any],
     init: Init | None,
 ) -> None:
     """Show what the twin's kernel and sshd wrote to its serial console."""
@@ -281,7 +284,7 @@ def logs_command(
         path = twin_folder(find_twin(word).name) / (OLD_CONSOLE if previous else CONSOLE)
     else:
         path = build_log(recipe_for(init or DEFAULT_INIT))
-    _show_log(console, path, lines, follow)
+    _show_log(console, path, **shown)
 
 
 def _show_log(console: Console, path: Path, lines: int | None, follow: bool) -> None:

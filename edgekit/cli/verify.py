@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from edgekit.api.inputs import InputKeywords
     from edgekit.api.keywords import ToleranceKeywords
     from edgekit.api.workspace import Workspace
-    from edgekit.base.arrays import Array
     from edgekit.bundle.folder import Bundle
     from edgekit.verbs.verify import OutputReport, VerifyReport
 
@@ -60,17 +58,25 @@ tolerance_options = grouped(
 """Options that add `tolerance: ToleranceKeywords`."""
 
 
+_source_options = grouped(
+    "source",
+    dict,
+    click.option(
+        "--model",
+        type=MODEL_FILE,
+        metavar="MODEL",
+        help="With --input: the model file that the bundle was built from.  "
+        "[default: the project's]",
+    ),
+    shape_option,
+    constant_option,
+)
+
+
 @click.command("verify", cls=Command)
 @bundle_argument
 @input_options
-@click.option(
-    "--model",
-    type=MODEL_FILE,
-    metavar="MODEL",
-    help="With --input: the model file that the bundle was built from.  [default: the project's]",
-)
-@shape_option
-@constant_option
+@_source_options
 @tolerance_options
 @several_devices_options
 @json_option
@@ -79,9 +85,7 @@ def command(
     console: Console,
     bundle: Path,
     given: InputKeywords,
-    model: Path | None,
-    shapes: Mapping[str, tuple[int, ...]],
-    constants: Mapping[str, Array],
+    source: dict[str, Any],
     tolerance: ToleranceKeywords,
     where: DeviceChoice,
 ) -> None:
@@ -93,22 +97,14 @@ def command(
     """
     from edgekit.verbs.verify import raise_if_failed
 
-    if model is not None and not given["inputs"]:
+    if source["model"] is not None and not given["inputs"]:
         raise UsageError(
             "--model does nothing without --input: the bundle holds its expected outputs",
             hint="add --input FILE, or leave out --model",
         )
 
     def work(ws: Workspace, opened: Bundle, on: DeviceKeywords) -> VerifyReport:
-        return ws.verify(
-            opened,
-            model=model,
-            shapes=shapes,
-            constants=constants,
-            tolerance=tolerance,
-            **given,
-            **on,
-        )
+        return ws.verify(opened, tolerance=tolerance, **source, **given, **on)
 
     if where.is_several:
 

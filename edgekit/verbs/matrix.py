@@ -36,40 +36,47 @@ STATE_FILE = "matrix.json"
 _FORMAT = 3
 
 
+@dataclass(frozen=True)
+class MatrixPlan:
+    """What a matrix measures, how long, and where its reports go."""
+
+    boards: Sequence[str | Board]
+    offloads: Sequence[str]
+    out: Path
+    bench: BenchPlan
+    twin: bool = False
+    """Whether emulated devices are used, whose numbers are not those of hardware."""
+    again: bool = False
+    """Whether to measure again what an equal earlier session finished."""
+
+
 def measure_matrix(
     workspace: WorkspaceData,
     source: ModelSource,
-    boards: Sequence[str | Board],
-    offloads: Sequence[str],
-    out: Path,
-    plan: BenchPlan,
-    *,
+    plan: MatrixPlan,
     reach: Callable[[Board, Events], Device],
-    twin: bool = False,
-    again: bool = False,
     events: Events = SILENT,
 ) -> Matrix:
     """Measure all boards at the same time, the cells of each one after another.
 
-    The report names the reason for each failed cell. Finished cells of an equal earlier session are
-    reused unless `again`. With `twin`, `reach` gives emulated devices: their numbers are not those
-    of hardware. A board's offload that it can't use is no failure, and needs no device.
+    The report names the reason for each failed cell. A board's offload that it can't use is no
+    failure, and needs no device.
     """
     from edgekit.devices.choice import Candidate
 
-    if not boards or not offloads:
+    if not plan.boards or not plan.offloads:
         raise UsageError(
             "a matrix needs boards and offloads",
             hint="name some of each, such as the boards a,b and the offload none",
         )
-    offloads = tuple(dict.fromkeys(offloads))
-    way = _way(source, plan, twin)
-    finished = {} if again else _read_state(out / STATE_FILE, way)
-    state = _State(out / STATE_FILE, way, finished)
-    loaded = list({(board := workspace.board(name)).name: board for name in boards}.values())
-    shared = _Cells(workspace, source, out, plan)
+    offloads = tuple(dict.fromkeys(plan.offloads))
+    way = _way(source, plan.bench, plan.twin)
+    finished = {} if plan.again else _read_state(plan.out / STATE_FILE, way)
+    state = _State(plan.out / STATE_FILE, way, finished)
+    loaded = list({(board := workspace.board(name)).name: board for name in plan.boards}.values())
+    shared = _Cells(workspace, source, plan.out, plan.bench)
     refused = _refused(shared, loaded, offloads)
-    remember_origin(out, source.path)
+    remember_origin(plan.out, source.path)
     for cell in refused.values():
         state.add(cell)
     wanted = {
@@ -103,7 +110,7 @@ def measure_matrix(
     order = {(board.name, o): place for place, (board, o) in enumerate(_product(loaded, offloads))}
     cells = tuple(state.cells[key] for key in sorted(order, key=lambda key: order[key]))
     matrix = Matrix(source.name, source.sha256, __version__, cells)
-    return replace(matrix, files=write_reports(matrix, out))
+    return replace(matrix, files=write_reports(matrix, plan.out))
 
 
 def _product(boards: Sequence[Board], offloads: Sequence[str]) -> list[tuple[Board, str]]:

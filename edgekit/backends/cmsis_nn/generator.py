@@ -23,6 +23,10 @@ from edgekit.profiles.cpu import Cpu
 
 _HEADERS = ('"arm_nnfunctions.h"',)
 _MVE_DEPTHWISE_BLOCK = 124
+_FUNCTIONS = {
+    "conv": "arm_convolve_wrapper_s8",
+    "dw_conv": "arm_depthwise_conv_wrapper_s8",
+}
 _NOT_EXACT = {
     FullyConnected: "it rounds twice where LiteRT rounds once",
     Add: "it has arm_elementwise_add_s8, whose rounding was not compared with LiteRT's",
@@ -92,7 +96,7 @@ class CmsisNnGenerator:
         return None
 
     def _convolution(self, step: Step, operator: Conv2D, cpu: Cpu) -> Kernel | Declined:
-        function = "arm_convolve_wrapper_s8"
+        function = _FUNCTIONS["conv"]
         missing = self._missing(function, f"{function}_get_buffer_size")
         if missing:
             return missing
@@ -112,7 +116,7 @@ class CmsisNnGenerator:
         scratch = 0 if pointwise else self._columns(depth, cpu)
         pixels = operator.result.height * operator.result.width
         cost = _cost(cpu, pixels, depth, outputs, copied=not pointwise)
-        return self._call(step, operator, function, "conv", setup, scratch, cost)
+        return self._call(step, operator, "conv", setup, scratch, cost)
 
     def _columns(self, depth: int, cpu: Cpu) -> int:
         """Return the scratch for the windows that the library copies before it multiplies."""
@@ -122,7 +126,7 @@ class CmsisNnGenerator:
         return 4 * (-(-depth // 4) * 4 if self.library.major >= 5 else depth)
 
     def _depthwise(self, step: Step, operator: DepthwiseConv2D, cpu: Cpu) -> Kernel | Declined:
-        function = "arm_depthwise_conv_wrapper_s8"
+        function = _FUNCTIONS["dw_conv"]
         missing = self._missing(function, f"{function}_get_buffer_size")
         if missing:
             return missing
@@ -145,13 +149,12 @@ class CmsisNnGenerator:
             scratch = 0
         macs = operator.result.elements * height * width
         each = 2.8 if "mve-integer" in cpu.features else 8.0
-        return self._call(step, operator, function, "dw_conv", setup, scratch, round(each * macs))
+        return self._call(step, operator, "dw_conv", setup, scratch, round(each * macs))
 
     def _call(
         self,
         step: Step,
         operator: Conv2D | DepthwiseConv2D,
-        function: str,
         kind: str,
         setup: list[str],
         scratch: int,
@@ -161,7 +164,7 @@ class CmsisNnGenerator:
 
         outputs = operator.result.channels
         multipliers, shifts = structures.factors(operator.rescale, outputs)
-        name = step.name
+        name, function = step.name, _FUNCTIONS[kind]
         body = "".join(f"    {line}\n" for line in setup)
         source = f"""\
 static void {name}_describe(cmsis_nn_{kind}_params *params, cmsis_nn_dims *input,
