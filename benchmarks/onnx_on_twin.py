@@ -115,7 +115,7 @@ def run_one(agent: ReadyAgent, bundle: Bundle, library: str) -> list[np.ndarray]
     from edgekit.devices.base import Installed
     from edgekit.devices.linux.ssh_session import SshSession
 
-    session = SshSession(agent, bundle, library, Installed(0, 0, 0, 0), SILENT, is_emulated=True)
+    session = SshSession(agent, bundle, library, Installed(0, 0, 0, 0), SILENT)
     outputs = session.run(bundle.reference_inputs()).outputs
     return [outputs[entry.spec.name] for entry in bundle.manifest.outputs]
 
