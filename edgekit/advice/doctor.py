@@ -80,6 +80,7 @@ OPTIONAL_PACKAGES = (
     _Package("protobuf", ">=", "4.25", "read ONNX models"),
     _Package("tflite", "==", "2.18.0", "read TFLite models"),
     _Package("ai-edge-litert", ">=", "2.0", "prove TFLite models right"),
+    _Package("flatbuffers", ">=", "24", "prove TFLite models right"),
     _Package("torch", ">=", "2.8", "read PyTorch models, and prove them right"),
     _Package("onnx-ir", ">=", "1.0", "read PyTorch models"),
     _Package("onnxscript", ">=", "0.7", "read PyTorch models"),
