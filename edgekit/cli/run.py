@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,7 +14,14 @@ from edgekit.base.wording import counted, duration
 from edgekit.cli.console import Console
 from edgekit.cli.device_options import several_devices_options
 from edgekit.cli.input_options import input_options
-from edgekit.cli.options import Command, bundle_argument, csv_option, json_option, pass_console
+from edgekit.cli.options import (
+    Command,
+    bundle_argument,
+    csv_option,
+    grouped,
+    json_option,
+    pass_console,
+)
 from edgekit.cli.several import Columns, device_name, on_several
 
 if TYPE_CHECKING:
@@ -32,32 +39,36 @@ _FEW = 3
 @click.command("run", cls=Command)
 @bundle_argument
 @input_options
-@click.option(
-    "--out",
-    "-o",
-    type=click.Path(path_type=Path),
-    metavar="DIR|FILE.npz",
-    help="Write the outputs to this folder or file.",
-)
-@click.option(
-    "--draw",
-    type=click.Path(path_type=Path),
-    metavar="DIR|FILE.png",
-    help="Draw what was found into the image, as [postprocess] in edgekit.toml says.",
-)
-@click.option(
-    "--top",
-    type=click.IntRange(min=0),
-    default=5,
-    show_default=True,
-    metavar="K",
-    help="Show the K highest elements of outputs that are vectors.",
-)
-@click.option(
-    "--keep-state/--no-state",
-    default=True,
-    show_default=True,
-    help="Go on with the state that the sample before left, if the model keeps one.",
+@grouped(
+    "shown",
+    dict,
+    click.option(
+        "--out",
+        "-o",
+        type=click.Path(path_type=Path),
+        metavar="DIR|FILE.npz",
+        help="Write the outputs to this folder or file.",
+    ),
+    click.option(
+        "--draw",
+        type=click.Path(path_type=Path),
+        metavar="DIR|FILE.png",
+        help="Draw what was found into the image, as [postprocess] in edgekit.toml says.",
+    ),
+    click.option(
+        "--top",
+        type=click.IntRange(min=0),
+        default=5,
+        show_default=True,
+        metavar="K",
+        help="Show the K highest elements of outputs that are vectors.",
+    ),
+    click.option(
+        "--keep-state/--no-state",
+        default=True,
+        show_default=True,
+        help="Go on with the state that the sample before left, if the model keeps one.",
+    ),
 )
 @several_devices_options
 @csv_option
@@ -67,10 +78,7 @@ def command(
     console: Console,
     bundle: Path,
     given: InputKeywords,
-    out: Path | None,
-    draw: Path | None,
-    top: int,
-    keep_state: bool,
+    shown: dict[str, Any],
     where: DeviceChoice,
 ) -> None:
     """Run BUNDLE on a device of its board, on your input or on its reference input.
@@ -79,30 +87,22 @@ def command(
     """
     if not where.is_several:
         ws = console.workspace
-        report = ws.run_report(
-            bundle,
-            out=out,
-            draw=draw,
-            top=top,
-            keep_state=keep_state,
-            **given,
-            **where.keywords,
-        )
+        report = ws.run_report(bundle, **shown, **given, **where.keywords)
         console.report(report, lambda: _render(console, report))
         return
-    if out is not None and out.suffix == ".npz":
+    files: dict[str, Path | None] = {"out": shown.pop("out"), "draw": shown.pop("draw")}
+    if files["out"] is not None and files["out"].suffix == ".npz":
         raise UsageError(
             "outputs of several devices do not fit into one file", hint="give -o a folder"
         )
-
-    if draw is not None and draw.suffix == ".png":
+    if files["draw"] is not None and files["draw"].suffix == ".png":
         raise UsageError("each device has an image of its own", hint="give --draw a folder")
 
     def work(ws: Workspace, opened: Bundle, on: DeviceKeywords) -> RunReport:
-        place, picture = (None if one is None else one / device_name(on) for one in (out, draw))
-        return ws.run_report(
-            opened, out=place, draw=picture, top=top, keep_state=keep_state, **given, **on
-        )
+        of_device: dict[str, Any] = {
+            name: folder and folder / device_name(on) for name, folder in files.items()
+        }
+        return ws.run_report(opened, **of_device, **shown, **given, **on)
 
     columns = Columns(("samples", "inference", "highest"), _cells, "ran")
     on_several(console, bundle, where, given, work, columns)

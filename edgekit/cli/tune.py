@@ -8,22 +8,26 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edgekit.base.measurer import figure
-from edgekit.base.wording import duration, microseconds, multiple
+from edgekit.base.wording import amount, duration, microseconds, multiple
 from edgekit.cli.build_options import to_be_built
 from edgekit.cli.console import Console
 from edgekit.cli.device_options import tuning_device_options
 from edgekit.cli.options import Command, csv_option, grouped, json_option, pass_console
-from edgekit.cli.tune_c import render_steps
 from edgekit.cli.tune_options import Time
 
 if TYPE_CHECKING:
     from edgekit.api.choice import DeviceChoice
     from edgekit.api.keywords import BuildKeywords
+    from edgekit.building.request import BuildRequest
     from edgekit.tuning.kernel_states import KernelOutcome
+    from edgekit.tuning.step_proposer import TunedStep
     from edgekit.tuning.tune import TuneReport
+    from edgekit.tuning.tune_c import TunedInC
 
 _COLUMNS = ("calls", "by its rule", "now", "gain", "trials", "failed", "how", "kernel")
 _NUMBERS = ("calls", "by its rule", "now", "gain", "trials", "failed")
+_STEP_COLUMNS = ("steps", "its own", "best", "gain", "how", "step")
+_STEP_NUMBERS = ("steps", "its own", "best", "gain")
 _DEFAULT_TRIALS = 1000
 
 
@@ -72,7 +76,7 @@ def command(
     request = ws.request(model, **how)
     report = ws.search(request, where, **effort)
     if isinstance(report, TunedInC):
-        console.report(report, lambda: render_steps(console, request, report))
+        console.report(report, lambda: _render_steps(console, request, report))
     else:
         console.report(report, lambda: _render(console, report))
 
@@ -115,3 +119,39 @@ def _row(kernel: KernelOutcome) -> tuple[object, ...]:
         kernel.choice.words if kernel.choice is not None else "its rule",
         kernel.words,
     )
+
+
+def _render_steps(console: Console, request: BuildRequest, report: TunedInC) -> None:
+    """Print what a search for the fastest C of each step found."""
+    console.heading(f"{request.source.name} on {request.board.name}, {duration(report.seconds)}")
+    failed = f", {report.failed} of them failed" if report.failed else ""
+    pairs = [
+        ("counted", f"{report.measured} ways{failed}; {report.known} known from earlier"),
+        ("used by", f"every build for a {request.board.cpu.name}, without an option"),
+    ]
+    if report.best_us:
+        own, best = (_shown(report, us) for us in (report.own_us, report.best_us))
+        gain = report.own_us / report.best_us
+        pairs.insert(1, ("an inference", f"{own} as it was, {best} now: {multiple(gain)}"))
+    console.fields(pairs)
+    rows = [_step_row(report, step) for step in report.steps]
+    console.listing(_STEP_COLUMNS, rows, right=_STEP_NUMBERS)
+
+
+def _step_row(report: TunedInC, step: TunedStep) -> tuple[str, ...]:
+    is_own = step.best == step.own
+    return (
+        str(step.steps),
+        _shown(report, step.own_us),
+        "" if is_own else _shown(report, step.best_us),
+        "" if is_own else multiple(step.own_us / step.best_us),
+        step.own.words if is_own else step.best.words,
+        step.words,
+    )
+
+
+def _shown(report: TunedInC, us: float) -> str:
+    """Format a time, or a count of instructions."""
+    if report.unit == "instructions":
+        return f"{amount(round(us * 1e3))} instructions"
+    return figure(us / 1e6, "seconds", report.measured_by)

@@ -14,14 +14,7 @@ from edgekit.models.onnx import bodies
 from edgekit.models.onnx.binding import declared, true_inputs
 from edgekit.models.onnx.control import CONTROL
 from edgekit.models.onnx.files import read_program, tensors
-from edgekit.models.onnx.graph import (
-    all_nodes,
-    domain_of,
-    in_order,
-    label,
-    needed,
-    opsets_of,
-)
+from edgekit.models.onnx.graph import all_nodes, domain_of, in_order, label, needed, opsets_of
 from edgekit.models.onnx.operators import CONVERTERS, REFUSED
 from edgekit.models.onnx.parameters import DATA_DEPENDENT, OpenParameter, open_parameters
 

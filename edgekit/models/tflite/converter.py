@@ -23,15 +23,7 @@ from edgekit.base.tensors import Quantization
 from edgekit.models.naming import NamingBuilder
 from edgekit.models.onnx.node import RefusedError
 from edgekit.models.onnx.values import Value, is_known
-from edgekit.models.tflite import (
-    control,
-    elementwise,
-    layers,
-    moves,
-    pooling,
-    shapes,
-    transposed,
-)
+from edgekit.models.tflite import control, elementwise, layers, moves, pooling, shapes, transposed
 from edgekit.models.tflite.dynamic_range import rounded, weights_as_floats
 from edgekit.models.tflite.file import (
     TfliteFile,

@@ -9,12 +9,7 @@ from __future__ import annotations
 from collections import Counter
 
 from edgekit.models.model import UnsupportedOperator
-from edgekit.models.tflite.file import (
-    BYTES_PER_ELEMENT,
-    TfliteFile,
-    TfliteGraph,
-    TfliteOperator,
-)
+from edgekit.models.tflite.file import BYTES_PER_ELEMENT, TfliteFile, TfliteGraph, TfliteOperator
 from edgekit.models.tflite.states import called_graphs, why_uninitialised
 
 _COMPUTED = """
