@@ -40,7 +40,7 @@ def recommend(
 ) -> Recommendation:
     """Return advice for these boards, or for all. With `measuring`, measure every supported option
     on the boards' devices first, all boards at the same time."""
-    from edgekit.advice.known import with_known
+    from edgekit.advice.best_runs import with_best_runs
     from edgekit.advice.options import hot_spot_of
     from edgekit.advice.summary import summarise
 
@@ -54,7 +54,7 @@ def recommend(
     seen = [_considered(subject, workspace.board(name), events) for name in names]
     if measuring is not None:
         seen = _measured(workspace, source, seen, measuring, events)
-    known = [Considered(one.board, with_known(source, one, workspace.store)) for one in seen]
+    known = [Considered(one.board, with_best_runs(source, one, workspace.store)) for one in seen]
     return _recommendation(summary, None, hot_spot_of(subject), _advices(subject, known))
 
 

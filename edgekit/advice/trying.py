@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgekit.advice.known import PURPOSE, TUNED_PURPOSE
-from edgekit.advice.words import Considered, Known, Option, Search
+from edgekit.advice.best_runs import PURPOSE, TUNED_PURPOSE
+from edgekit.advice.words import BestRun, Considered, Option, Search
 from edgekit.base.errors import EdgekitError
 from edgekit.building.choose import BuildOptions, make_request
 from edgekit.compiler.schedules.choices import NO_CHOICES
@@ -64,7 +64,9 @@ def _tried(trials: Trials, seen: Considered, option: Option, place: Path) -> Opt
     counted = report.counted
     median = report.median if counted is None else float(counted.median)
     unit = "seconds" if counted is None else counted.unit
-    known = Known(median, unit, report.measured_by, trials.device.name, "now", report.kept_as or "")
+    known = BestRun(
+        median, unit, report.measured_by, trials.device.name, "now", report.kept_as or ""
+    )
     return replace(option, known=known)
 
 

@@ -15,7 +15,7 @@ Kind = Literal["kernels", "tuned", "library", "int8"]
 
 
 @dataclass(frozen=True)
-class Known:
+class BestRun:
     """The best measurement of an option on a device of the board."""
 
     median: float
@@ -61,7 +61,7 @@ class Option:
     coverage: float | None = None
     """The share of the multiply-accumulates that a library takes."""
     regions: int | None = None
-    known: Known | None = None
+    known: BestRun | None = None
 
     @property
     def offload(self) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from edgekit.advice.words import Considered, Known, Option
+from edgekit.advice.words import BestRun, Considered, Option
 from edgekit.base.measurer import Measurer
 from edgekit.base.wording import number
 
@@ -21,10 +21,10 @@ _INT8 = "int8"
 _MOST_RUNS = 1000
 
 
-def with_known(source: ModelSource, seen: Considered, store: str | None) -> tuple[Option, ...]:
+def with_best_runs(source: ModelSource, seen: Considered, store: str | None) -> tuple[Option, ...]:
     """Return the options with their best runs; new measurements take precedence."""
     new = next((option.known for option in seen.options if option.known), None)
-    found = _known(source, seen.board.name, store, new)
+    found = _best_runs(source, seen.board.name, store, new)
     options = [replace(o, known=o.known or found.get(_key(o))) for o in seen.options]
     return tuple(_compared(options))
 
@@ -33,9 +33,9 @@ def _key(option: Option) -> str:
     return option.name if option.kind == "library" else option.kind
 
 
-def _known(
-    source: ModelSource, board: str, store: str | None, like: Known | None
-) -> Mapping[str, Known]:
+def _best_runs(
+    source: ModelSource, board: str, store: str | None, like: BestRun | None
+) -> Mapping[str, BestRun]:
     """Return the best run by option, all of one device, unit and measurer.
 
     Those are the ones of `like`, else hardware with the most measured options, else any.
@@ -59,7 +59,7 @@ def _known(
     # Of several with as many, the latest.
     most = max(places, key=lambda place: (place[-1] == "hardware", len(places[place])))
     return {
-        key: Known(run.median, run.unit, run.measured_by, run.device, run.measured_at, run.id)
+        key: BestRun(run.median, run.unit, run.measured_by, run.device, run.measured_at, run.id)
         for key, run in places[most].items()
     }
 
