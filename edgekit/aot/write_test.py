@@ -132,7 +132,8 @@ def allowed_difference(spec: TensorSpec, output: int) -> str:
     tolerance = tolerance_for(spec)
     numbers = (0.0, 0.0, 0.0)
     if tolerance.steps is not None:
-        numbers = (0.0, 0.0, float(QUANTISED_STEPS))
+        usual = tolerance.leeway.allowed if tolerance.leeway else QUANTISED_STEPS
+        numbers = (0.0, 0.0, float(usual))
     elif spec.dtype.startswith("float"):
         atol = tolerance.atol + tolerance.oracle_noise + ALL_ZERO_ATOL
         numbers = (tolerance.rtol, tolerance.of_max, atol)

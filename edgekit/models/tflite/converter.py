@@ -98,6 +98,14 @@ class Converter(OperatorConverter):  # type: ignore[misc]
 
     # Called by TVM's methods.
 
+    def dequantize(self, expr: Any, tensor: TensorWrapper) -> Any:
+        """Return floats as TVM does; sums of 64 bits, which only constants have, become floats."""
+        if self.graph.tensors[tensor.tensor_idx].dtype != "int64":
+            return super().dequantize(expr, tensor)
+        quantization = self.graph.tensors[tensor.tensor_idx].quantization
+        assert quantization is not None  # or TVM would not ask
+        return relax.const(weights_as_floats(self.get_tensor_value(tensor), quantization))
+
     def get_tensors(self, indices: Iterable[int]) -> list[TensorWrapper]:
         """Return tensors as TVM does, but keep float tensors with leftover scales as floats."""
         return [self._wrapper(int(index)) for index in self._indices_or_empty(indices)]

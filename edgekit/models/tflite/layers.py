@@ -71,6 +71,8 @@ def bias_as_float(
         return expression
     if bias.qnn_params:
         return converter.dequantize(expression, bias)
+    if converter.get_tensor_type_str(source.tensor.Type()) == "int16":
+        raise ValueError("its bias has no scale")
     scale = source.qnn_params["scale"].value.numpy() * weights.qnn_params["scale"].value.numpy()
     return relax.op.dequantize(expression, relax.const(scale), relax.const(0, "int32"), axis=0)
 

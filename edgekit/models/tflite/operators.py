@@ -38,6 +38,8 @@ _COMPUTED_QUANTIZED = """
     RELU6 RELU_N1_TO_1 RESIZE_BILINEAR SHAPE SOFTMAX SQUARED_DIFFERENCE SUB TANH TRANSPOSE_CONV
 """
 COMPUTED_QUANTIZED = frozenset(_COMPUTED_QUANTIZED.split())
+COARSE_IN_16_BITS = frozenset({"EXP", "RESIZE_BILINEAR"})
+"""Operators whose results on int16 are far from the real ones in LiteRT."""
 TYPES = frozenset(BYTES_PER_ELEMENT) - {"complex64", "float64", "uint16"}
 DYNAMIC_RANGE = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"})
 _STATEFUL = """
@@ -112,9 +114,9 @@ def _why_types_unsupported(graph: TfliteGraph, operator: TfliteOperator) -> str 
         return None
     if operator.name not in COMPUTED_QUANTIZED:
         return "the compiler has it for float tensors only"
-    if any(tensor.quantization and tensor.dtype == "int16" for tensor in (*inputs, *outputs)):
-        return "the compiler quantises to 8 bits, not to 16"
     computed = [tensor for tensor in (*inputs, *outputs) if not tensor.is_constant]
+    if operator.name in COARSE_IN_16_BITS and any(tensor.dtype == "int16" for tensor in computed):
+        return "LiteRT computes it in 16 bits from coarse tables, which edgekit does not have"
     if has_float_input(graph, operator):
         return None
     if operator.name != "DEQUANTIZE" and not any(tensor.quantization for tensor in computed):

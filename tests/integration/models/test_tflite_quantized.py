@@ -334,14 +334,3 @@ def test_models_quantised_to_uint8_are_off_by_a_step_at_most(tmp_path: Path) -> 
     found, expected = run_both(write_model(tmp_path, content), {"x": data})
     assert np.abs(found["r"].astype(int) - expected["r"].astype(int)).max() <= 1
     assert len(np.unique(expected["r"])) > 10
-
-
-def test_activations_of_16_bits_are_refused_by_name(tmp_path: Path) -> None:
-    content = pooled_convolution(
-        T("x", (1, 6, 8, 4), "int16", scale=0.0003),
-        constant("w", whole((5, 3, 3, 4)), scale=0.013),
-        constant("b", whole((5,), "int64"), scale=0.0003 * 0.013),
-        T("y", (), "int16", scale=0.0005),
-    )
-    with pytest.raises(UnsupportedModelError, match=r"CONV_2D \(operator 0.*not to 16.*1 more"):
-        import_model(write_model(tmp_path, content))
