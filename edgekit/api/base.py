@@ -104,10 +104,14 @@ class WorkspaceBase:
         *,
         only_to_show: bool = False,
     ) -> ModelSource:
-        binding = {name: how.get(name) or {} for name in BindingKeywords.__annotations__}
+        binding = {name: how[name] for name in BindingKeywords.__annotations__ if how.get(name)}
         given = build_options(None, binding)
         return self.data.model(
-            self._optional(model), given.shapes, given.constants, only_to_show=only_to_show
+            self._optional(model),
+            given.shapes,
+            given.constants,
+            given.adaptation,
+            only_to_show=only_to_show,
         )
 
     def _destination(self, request: BuildRequest, out: PathLike | None) -> Path:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from edgekit.aot.packages.formats import CodeFormat
     from edgekit.building.choose import BuildOptions
     from edgekit.bundle.folder import Bundle
+    from edgekit.models.model import EndType
     from edgekit.profiles.board import Board
     from edgekit.profiles.toolchain import Toolchain
 
@@ -47,6 +48,10 @@ class BindingKeywords(TypedDict, total=False):
     """The shapes of inputs that the model leaves open."""
     constants: Mapping[str, Any]
     """Inputs to bind to arrays or numbers."""
+    reshape: bool
+    """Whether `shapes` override those that the model fixes."""
+    ends: EndType | None
+    """The type of ends that the model only quantises: "int8" makes integers of floats."""
 
 
 class BuildKeywords(BindingKeywords, total=False):
@@ -172,6 +177,7 @@ class ToleranceKeywords(TypedDict, total=False):
 def build_options(model: Path | None, how: Mapping[str, Any]) -> BuildOptions:
     """Convert keyword arguments to the options of a build. TypeError for an unknown name."""
     from edgekit.building.choose import BuildOptions
+    from edgekit.models.model import Adaptation
 
     given = dict(how)
     renamed = {"format": "code_format", "verify": "verified"}
@@ -182,7 +188,8 @@ def build_options(model: Path | None, how: Mapping[str, Any]) -> BuildOptions:
         values["shapes"] = {name: tuple(map(int, s)) for name, s in values["shapes"].items()}
     if "constants" in values:
         values["constants"] = _arrays(values["constants"])
-    return BuildOptions(model=model, **values)
+    adaptation = Adaptation(values.pop("reshape", False), values.pop("ends", None) or "float")
+    return BuildOptions(model=model, adaptation=adaptation, **values)
 
 
 def without(how: Mapping[str, Any], kind: type) -> dict[str, Any]:

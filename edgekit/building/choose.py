@@ -12,6 +12,7 @@ from edgekit.building.build import check_toolchain
 from edgekit.building.product import OffloadWishes
 from edgekit.building.products import product_of
 from edgekit.building.request import BuildRequest
+from edgekit.models.model import AS_IN_THE_FILE, Adaptation
 from edgekit.profiles.board import Board
 from edgekit.profiles.toolchain import Toolchain
 from edgekit.project.file import choose_offload
@@ -33,6 +34,7 @@ class BuildOptions:
     """The backends to prefer, in order; empty offloads nothing."""
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     constants: Mapping[str, Array] = field(default_factory=dict)
+    adaptation: Adaptation = AS_IN_THE_FILE
     one_layer_each: bool = False
     seed: int = 0
     prefix: str | None = None
@@ -52,7 +54,7 @@ def make_request(
     For a `twin`, measurements of twins count too.
     """
     project, store, offload = workspace.project, workspace.store, options.offload
-    source = workspace.model(options.model, options.shapes, options.constants)
+    source = workspace.model(options.model, options.shapes, options.constants, options.adaptation)
     board = workspace.board(options.board)
     toolchain = workspace.toolchain(options.toolchain or board.toolchain)
     if options.toolchain is not None:

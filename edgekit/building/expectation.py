@@ -81,6 +81,7 @@ def expect(
         from edgekit.building.reference_vectors import further_vectors
         from edgekit.models.inputs import reference_inputs
         from edgekit.models.oracle import oracle_for
+        from edgekit.models.oracle_ends import with_ends
 
     specs, results = ends
     usual_inputs = reference_inputs(specs, seed, edges.index_ranges)
@@ -89,7 +90,7 @@ def expect(
         events.warn("no expected outputs are computed: nothing is proven of this bundle's numbers")
         return Expectation(None, (Vector(RANDOM, inputs, {}, {}),))
     with events.stage("compute the expected outputs") as stage, held(source):
-        oracle = oracle_for(source)
+        oracle = with_ends(oracle_for(source), source, ends)
         outputs = oracle.run(inputs)
         entry = OracleEntry(oracle.name, oracle.version)
         for spec in results:

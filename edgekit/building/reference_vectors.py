@@ -31,6 +31,7 @@ from edgekit.models.edge_inputs import (
 from edgekit.models.inputs import reference_inputs
 from edgekit.models.known_samples import count_known_samples, read_known_sample, spread
 from edgekit.models.oracle import oracle_for
+from edgekit.models.oracle_ends import with_ends
 from edgekit.models.preprocess import Preprocess
 
 if TYPE_CHECKING:
@@ -166,7 +167,8 @@ class _Maker:
         outputs = self._oracle.run(inputs)
         if self._oracle.name != self._name:
             # The oracle fell back to another one. Go on with the first, as for the other vectors.
-            self._oracle = oracle_for(self._source)
+            ends = (self._specs, self._results)
+            self._oracle = with_ends(oracle_for(self._source), self._source, ends)
             raise ModelError("it can't run the model on these inputs")
         return outputs
 

@@ -8,6 +8,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from edgekit.cli.adaptation_options import ends_option, reshape_option
 from edgekit.cli.options import (
     TOOLCHAIN,
     Decorator,
@@ -90,6 +91,8 @@ def to_be_built_with(*further: Decorator) -> Decorator:
         _one_layer_option,
         shape_option,
         constant_option,
+        reshape_option,
+        ends_option,
         *further,
     )
     return lambda function: model_argument(options(function))

@@ -17,6 +17,7 @@ from click.shell_completion import CompletionItem
 from edgekit.base.errors import EdgekitError, UsageError
 from edgekit.base.paths import ProfileKind
 from edgekit.base.wording import counted, did_you_mean
+from edgekit.cli.adaptation_options import ends_option, reshape_option
 from edgekit.cli.console import Console
 from edgekit.cli.help_text import write_commands, write_options
 from edgekit.models.model import MODEL_SUFFIXES
@@ -407,7 +408,9 @@ def grouped(name: str, make: Callable[..., object], *options: Decorator) -> Deco
     return decorate
 
 
-binding_options = grouped("binding", dict, shape_option, constant_option)
+binding_options = grouped(
+    "binding", dict, shape_option, constant_option, reshape_option, ends_option
+)
 """Options that add `binding: BindingKeywords`."""
 
 store_option: Decorator = click.option(

@@ -116,7 +116,8 @@ def _close(
             raise ModelError(
                 f"{option('shape', f'{spec.name}={_text(given)}')} contradicts the model: "
                 f"dimension {index} is fixed at {fixed}",
-                hint=f"the input is [{_text(spec.shape)}]",
+                hint=f"the input is [{_text(spec.shape)}]; {option('reshape')} overrides a shape "
+                "that an ONNX or TFLite graph does not need",
             )
     return OpenTensorSpec(spec.name, spec.dtype, given)
 

@@ -10,13 +10,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, cast, get_args
 
 from edgekit.base.errors import ModelError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import sha256_file
+from edgekit.base.options import option
 from edgekit.base.tensors import OpenTensorSpec, TensorSpec
 from edgekit.base.wording import nearest
 from edgekit.models.ends import NO_ENDS, Ends
@@ -27,9 +29,23 @@ if TYPE_CHECKING:
     import tvm
 
 ModelFormat = Literal["onnx", "tflite", "torch"]
+EndType = Literal["float", "int8"]
 _Stamps: TypeAlias = "tuple[tuple[int, ...], ...] | None"
 
 MODEL_SUFFIXES: Mapping[str, ModelFormat] = {".onnx": "onnx", ".tflite": "tflite", ".pt2": "torch"}
+
+
+@dataclass(frozen=True)
+class Adaptation:
+    """The changes to a model that a user asks for."""
+
+    reshape: bool = False
+    """Whether given shapes override those that the file fixes."""
+    ends: EndType = "float"
+    """The type of the inputs and outputs that the model only quantises."""
+
+
+AS_IN_THE_FILE = Adaptation()
 
 
 @dataclass(frozen=True)
@@ -44,6 +60,7 @@ class ModelSource:
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)
     """The values of inputs that become constants when the model is imported."""
+    adaptation: Adaptation = AS_IN_THE_FILE
     files: tuple[Path, ...] = ()
     """The files that `sha256` covers, the model file first."""
     ends: Ends = NO_ENDS
@@ -115,6 +132,7 @@ def open_model(
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     constants: Mapping[str, np.ndarray] | None = None,
     ends: Ends = NO_ENDS,
+    adaptation: Adaptation = AS_IN_THE_FILE,
 ) -> ModelSource:
     """Open a model file and determine its format and hash, without TVM."""
     shapes = dict(sorted((shapes or {}).items()))
@@ -123,10 +141,25 @@ def open_model(
     ends = ends.settled(path.name, takes_ends=model_format == "onnx")
     before = _stamps([path])
     files = tuple(file.absolute() for file in _frontend(model_format).content_files(path))
-    digest = _digest(files, shapes, constants, ends)
+    digest = _digest(files, shapes, constants, ends, adaptation)
     if before is None or _stamps([path]) != before:
         raise _changed(path)
-    return ModelSource(path, model_format, digest, shapes, constants, files, ends)
+    if adaptation.reshape and model_format == "torch":
+        raise ModelError(
+            f"{option('reshape')} can't change the shapes of an exported program",
+            hint="export it with dynamic shapes: torch.export.export(..., dynamic_shapes=...)",
+        )
+    return ModelSource(path, model_format, digest, shapes, constants, adaptation, files, ends)
+
+
+def as_built(source: ModelSource, sha256: str) -> ModelSource:
+    """Return the source with the adaptation that gives it this hash; unchanged if none does."""
+    given = (source.shapes, source.constants, source.ends)
+    for reshape, kind in product((False, True), get_args(EndType)):
+        adaptation = Adaptation(reshape, kind)
+        if _digest(source.files, *given, adaptation) == sha256:
+            return replace(source, adaptation=adaptation, sha256=sha256)
+    return source
 
 
 @contextmanager
@@ -159,7 +192,13 @@ def scan_model(source: ModelSource) -> ModelScan:
 def import_model(source: ModelSource, events: Events = SILENT) -> Model:
     """Turn a model file into a Relax module with every shape known."""
     with held(source):
-        return _frontend(source.format).load(source, events)
+        model = _frontend(source.format).load(source, events)
+    if source.adaptation.ends == "float":
+        return model
+    from edgekit.models.integer_ends import with_integer_ends
+
+    module, inputs, outputs = with_integer_ends(model.module, model.inputs, model.outputs)
+    return replace(model, module=module, inputs=inputs, outputs=outputs)
 
 
 def _format_of(path: Path) -> ModelFormat:
@@ -197,6 +236,7 @@ def _digest(
     shapes: Mapping[str, tuple[int, ...]],
     constants: Mapping[str, np.ndarray],
     ends: Ends,
+    adaptation: Adaptation,
 ) -> str:
     digest = hashlib.sha256()
     for file in files:
@@ -208,6 +248,8 @@ def _digest(
         digest.update(value.tobytes())
     if ends:
         digest.update(ends.in_program.identity().encode())
+    if adaptation != AS_IN_THE_FILE:
+        digest.update(f"{adaptation!r}\n".encode())
     return digest.hexdigest()
 
 
@@ -216,7 +258,8 @@ def _is_same(source: ModelSource, before: _Stamps) -> bool:
     if not source.files:
         return True
     try:
-        digest = _digest(source.files, source.shapes, source.constants, source.ends)
+        same = (source.shapes, source.constants, source.ends, source.adaptation)
+        digest = _digest(source.files, *same)
     except OSError:
         return False
     return digest == source.sha256 and before is not None and _stamps(source.files) == before

@@ -221,7 +221,7 @@ class OnnxRuntimeOracle:
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
         options.log_severity_level = 3
-        if model is None and self._source.ends:
+        if model is None and (self._source.ends or self._source.adaptation.reshape):
             model = _model(self._source).SerializeToString()
         with blamed(self):
             return self._ort.InferenceSession(

@@ -23,7 +23,15 @@ from edgekit.base.toml_source import TomlError, read_toml
 from edgekit.base.trust import effects_of, require_trust
 from edgekit.base.wording import nearest
 from edgekit.models.ends import NO_ENDS, Ends
-from edgekit.models.model import MODEL_SUFFIXES, ModelSource, open_model, scan_model
+from edgekit.models.model import (
+    AS_IN_THE_FILE,
+    MODEL_SUFFIXES,
+    Adaptation,
+    EndType,
+    ModelSource,
+    open_model,
+    scan_model,
+)
 from edgekit.profiles.offload import ProjectOffload, parse_project_offload
 from edgekit.profiles.reader import (
     NAME_EXPECTED,
@@ -70,6 +78,7 @@ class Project:
     constants: Mapping[str, Array] = field(default_factory=dict)
     ends: Ends = NO_ENDS
     """What stands before and behind the model."""
+    adaptation: Adaptation = AS_IN_THE_FILE
     devices: Mapping[str, DeviceEntry] = field(default_factory=dict)
     offload: ProjectOffload = field(default_factory=ProjectOffload)
     library_paths: Mapping[str, Path] = field(default_factory=dict)
@@ -143,6 +152,7 @@ def choose_model(
     model: Path | None,
     shapes: Mapping[str, tuple[int, ...]],
     constants: Mapping[str, Array],
+    adaptation: Adaptation = AS_IN_THE_FILE,
 ) -> ModelSource:
     """Return a command's model: its own argument, or the project's."""
     if model is None:
@@ -164,7 +174,9 @@ def choose_model(
         bound = {n: value for n, value in project.constants.items() if n not in given}
         shapes, constants = {**own, **shapes}, {**bound, **constants}
         ends = project.ends
-    return open_model(model, shapes, constants, ends)
+        if adaptation == AS_IN_THE_FILE:
+            adaptation = project.adaptation
+    return open_model(model, shapes, constants, ends, adaptation)
 
 
 def choose_board(project: Project | None, board_name: str | None) -> str:
@@ -225,6 +237,10 @@ def _parse(reader: TableReader, path: Path) -> Project:
         shapes=_shapes(reader),
         constants=_constants(reader, path),
         ends=Ends(_preprocess(reader, path), read_postprocess(reader, path)),
+        adaptation=Adaptation(
+            reshape=reader.has("reshape") and reader.value("reshape", bool, False),
+            ends=reader.value("ends", EndType, "float") if reader.has("ends") else "float",
+        ),
         devices=parse_devices(reader, path),
         offload=parse_project_offload(reader.table("offload"))
         if reader.has("offload")

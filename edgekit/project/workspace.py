@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgekit.base.errors import ProfileError, StorageError
-from edgekit.models.model import ModelSource
+from edgekit.models.model import AS_IN_THE_FILE, Adaptation, ModelSource
 from edgekit.profiles.board import Board, load_board
 from edgekit.profiles.toolchain import Toolchain, load_toolchain
 from edgekit.project.file import (
@@ -88,6 +88,7 @@ class WorkspaceData:
         model: Path | None,
         shapes: Mapping[str, tuple[int, ...]],
         constants: Mapping[str, Array],
+        adaptation: Adaptation = AS_IN_THE_FILE,
         *,
         only_to_show: bool = False,
     ) -> ModelSource:
@@ -96,7 +97,7 @@ class WorkspaceData:
         own = project.model if model is None and project is not None else None
         if project is not None and own is not None and not own.exists():
             check_references(project, self.folder)
-        return choose_model(project, model, shapes, constants)
+        return choose_model(project, model, shapes, constants, adaptation)
 
 
 def open_workspace(folder: str | Path = "", store: str | None = None) -> WorkspaceData:

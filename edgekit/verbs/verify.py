@@ -245,14 +245,16 @@ def _from_bundle(bundle: Bundle) -> _Expected:
 def _from_oracle(
     bundle: Bundle, samples: Iterable[Sample], source: ModelSource | None
 ) -> _Expected:
-    from edgekit.models.model import held
+    from edgekit.models.model import as_built, held
     from edgekit.models.oracle import oracle_for
+    from edgekit.models.oracle_ends import with_ends
 
     if source is None:
         raise UsageError(
             "your own inputs need the model, to compute what must come out",
             hint=f"add {option('model')} with the file that the bundle was built from",
         )
+    source = as_built(source, bundle.manifest.model.sha256)
     if source.sha256 != bundle.manifest.model.sha256:
         raise UsageError(
             f"{source.path} is not the model that the bundle {bundle.path} was built from",
@@ -260,7 +262,11 @@ def _from_oracle(
             "build a new bundle",
         )
     with held(source):
-        oracle = oracle_for(source)
+        ends = (
+            [entry.spec for entry in bundle.manifest.inputs],
+            [entry.spec for entry in bundle.manifest.outputs],
+        )
+        oracle = with_ends(oracle_for(source), source, ends)
 
     def expect() -> Iterator[_Judged]:
         state = CarriedState(bundle)

@@ -26,7 +26,7 @@ AT_HOME: dict[str, str] = {
     "click": "cli cli.* __main__",
     "rich": "cli.progress cli.console",
     "tvm": "rpc.session rpc.tracker_worker base.tvm_compat models.onnx.* models.tflite.* "
-    "models.arithmetic models.control models.naming compiler.* tuning.kernels "
+    "models.arithmetic models.control models.integer_ends models.naming compiler.* tuning.kernels "
     "tuning.earlier_gain tuning.metaschedule tuning.scheduled_kernels tuning.filters "
     "tuning.evolution tuning.cost_model tuning.builder tuning.proposer tuning.runner "
     "backends.graph backends.match backends.matching backends.partition backends.rewrite "

@@ -18,15 +18,18 @@ from edgekit.models.binding import Bound
 from edgekit.models.model import Model, ModelSource
 from edgekit.models.naming import NamingBuilder
 from edgekit.models.onnx.binding import bind, check_element_type
-from edgekit.models.onnx.files import read_program
+from edgekit.models.onnx.files import read_program, read_structure
 from edgekit.models.onnx.graph import domain_of, opsets_of
 from edgekit.models.onnx.importer import Importer
 from edgekit.models.onnx.quantised_ends import inputs_with_steps, outputs_with_steps
+from edgekit.models.onnx.reshaping import check_consistent
 from edgekit.models.onnx.scanning import unsupported_operators
 from edgekit.models.onnx.values import Value, as_expr, dtype_of, shape_of
 
 
 def load_model(source: ModelSource, events: Events) -> Model:
+    if source.adaptation.reshape:
+        check_consistent(read_structure(source.path), source)
     proto = read_program(source)
     bound = bind(proto.graph, source)
     _refuse_unsupported(proto, bound)

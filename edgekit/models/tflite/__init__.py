@@ -195,13 +195,14 @@ def _closed(tensor: TfliteTensor, source: ModelSource) -> tuple[int, ...]:
     if wanted is None:
         return tensor.shape
     fits = len(wanted) == len(tensor.signature) and all(
-        extent > 0 and declared in (-1, extent)
+        extent > 0 and (source.adaptation.reshape or declared in (-1, extent))
         for extent, declared in zip(wanted, tensor.signature, strict=True)
     )
     if not fits:
+        own = option("shape", f"{tensor.name}={','.join(map(str, tensor.shape))}")
         raise ModelError(
             f"the input '{tensor.name}' is {_declared(tensor)} and cannot be made {list(wanted)}",
-            hint=option("shape", f"{tensor.name}={','.join(map(str, tensor.shape))}") + " fits",
+            hint=f"{own} fits; {option('reshape')} overrides a shape that the graph does not need",
         )
     return tuple(wanted)
 
