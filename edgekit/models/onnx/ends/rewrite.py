@@ -35,7 +35,8 @@ def with_ends(model: onnx.ModelProto, source: ModelSource) -> onnx.ModelProto:
         raise UnsupportedModelError(
             f"{source.path.name} has ONNX opset {opset}; [preprocess] and [postprocess] need "
             f"{OLDEST_OPSET} or newer",
-            hint="export it again with a newer opset, or convert it with onnx.version_converter",
+            hint="export it again with a newer opset"
+            + ("" if ends.postprocess else ', or write on = "host" in [preprocess]'),
         )
     bound = bind(model.graph, replace(source, ends=NO_ENDS))
     specs = {spec.name: spec for spec in inputs_with_steps(model.graph, bound.inputs)}
