@@ -1,8 +1,11 @@
 """Real trained models through edgekit on this machine, compared with their own runtimes.
 
-    python -m benchmarks.models                      # all of them; writes docs/models.md
+    python -m benchmarks.models --json run.json      # all of them; writes docs/models.md
+    python -m benchmarks.models --json run.json --seconds 1500    # so long; and again: goes on
     python -m benchmarks.models --filter mlperf      # some of them; prints only
 
+With `--json` each row is kept as soon as it is measured, with a digest of the code that it judges:
+the same command goes on with what is missing there or is of other code, the oldest rows last.
 Each model is imported, built for the board `local`, run on seeded inputs, compared with its oracle,
 and timed against the oracle's fast kernels: both on one thread, in turns, in one sitting. Models
 that fail stay in the table with their reason.
@@ -11,6 +14,8 @@ that fail stay in the table with their reason.
 from __future__ import annotations
 
 import argparse
+import datetime
+import json
 import os
 import platform
 import statistics
@@ -19,7 +24,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +35,7 @@ from edgekit.advice.summary import summarise
 from edgekit.api.functions import make_request
 from edgekit.base.arrays import Array
 from edgekit.base.errors import EdgekitError
+from edgekit.base.files import write_atomically
 from edgekit.base.tensors import TensorSpec
 from edgekit.building.build import build
 from edgekit.building.request import BuildRequest
@@ -189,13 +195,73 @@ def take_times(model: ZooModel, request: BuildRequest, bundle: Bundle) -> Timing
     return Timing(statistics.median(ours), tuple(ratios))
 
 
-def table(rows: Sequence[Row]) -> str:
+@dataclass(frozen=True)
+class Kept:
+    """A row of the table as it is printed, and what it was measured with."""
+
+    name: str
+    cells: tuple[str, ...]
+    code: str
+    day: str
+    machine: str
+
+    @property
+    def result(self) -> str:
+        return self.cells[5]
+
+
+class Results:
+    """The rows measured so far, in a file if one is named."""
+
+    def __init__(self, file: Path | None) -> None:
+        self._file = file
+        self.rows: dict[str, Kept] = {}
+        if file is not None and file.is_file():
+            for row in json.loads(file.read_text(encoding="utf-8")):
+                self.rows[row["name"]] = Kept(**{**row, "cells": tuple(row["cells"])})
+
+    def add(self, row: Row) -> Kept:
+        today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
+        kept = Kept(row.model.name, tuple(_cells(row)), code(), today, machine())
+        self.rows[kept.name] = kept
+        if self._file is not None:
+            rows = [asdict(each) for each in self.rows.values()]
+            write_atomically(self._file, json.dumps(rows, indent=1) + "\n")
+        return kept
+
+    def is_new(self, model: ZooModel) -> bool:
+        return model.name in self.rows and self.rows[model.name].code == code()
+
+    def missing(self, models: Sequence[ZooModel]) -> list[ZooModel]:
+        """Return the models to measure: first those without a row, then those of other code."""
+        stale = [model for model in models if not self.is_new(model)]
+        return sorted(stale, key=lambda model: model.name in self.rows)
+
+
+def code() -> str:
+    return " ".join(figures.digest(figures.ROOT / folder) for folder in JUDGED)
+
+
+def page(results: Results) -> str:
+    """Return the page with all rows. It is dated where every row is of today's code."""
+    rows = [results.rows[model.name] for model in MODELS if model.name in results.rows]
+    days = sorted(row.day for row in rows)
+    header = figures.header("python -m benchmarks.models", JUDGED, days[0])
+    if results.missing(MODELS):
+        header = figures.undated(header)
+    waiting = [model.name for model in MODELS if model.name not in results.rows]
+    text = PREAMBLE.format(seeds=SEEDS, rounds=ROUNDS, machine=rows[-1].machine, header=header)
+    left_out = f"\nNot measured yet: {', '.join(waiting)}.\n" if waiting else ""
+    return text + table([row.cells for row in rows]) + left_out
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
     lines = [
         "| model | format | operators (kinds) | parameters | MACs | result | largest error "
         "| same answer | build s | edgekit ms | edgekit / oracle |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
-    lines += ["| " + " | ".join(_cells(row)) + " |" for row in rows]
+    lines += ["| " + " | ".join(cells) + " |" for cells in rows]
     return "\n".join(lines) + "\n"
 
 
@@ -254,35 +320,45 @@ def machine() -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="real models through edgekit")
     parser.add_argument("--filter", default="", help="only models whose name contains this")
+    parser.add_argument("--json", type=Path, help="keep the rows in this file, and go on there")
+    parser.add_argument("--seconds", type=float, help="begin no model after so many seconds")
+    parser.add_argument("--page", type=Path, default=DOCS, help="the page to write")
     options = parser.parse_args(arguments)
     chosen = [model for model in MODELS if options.filter.lower() in model.name.lower()]
-    rows = []
-    for model in chosen:
-        try:
-            rows.append(measure(model, lambda text: print(text, file=sys.stderr)))
-        except EdgekitError as failure:
-            rows.append(Row(model, model.file.rpartition(".")[2], 0, 0, 0, None, failure.message))
-        except Exception as crash:  # noqa: BLE001 - a crash is a row of the table, and fails it
-            traceback.print_exc()
-            kind = type(crash).__name__
-            rows.append(Row(model, model.file.rpartition(".")[2], 0, 0, 0, None, f"CRASH: {kind}"))
-        print("| " + " | ".join(_cells(rows[-1])) + " |", flush=True)
-    if not options.filter:
-        DOCS.write_text(
-            PREAMBLE.format(
-                seeds=SEEDS,
-                rounds=ROUNDS,
-                machine=machine(),
-                header=figures.header("python -m benchmarks.models", JUDGED),
-            )
-            + table(rows)
-        )
+    results = Results(options.json)
+    started = time.monotonic()
+    done: list[Kept] = []
+    must_pass = {model.name for model in MODELS if model.must_pass}
+    for model in results.missing(chosen):
+        if options.seconds is not None and time.monotonic() - started > options.seconds:
+            break
+        done.append(results.add(_row(model)))
+        print("| " + " | ".join(done[-1].cells) + " |", flush=True)
+        if options.json is not None:
+            options.page.write_text(page(results), encoding="utf-8")
+    if options.json is None and not options.filter:
+        options.page.write_text(page(results), encoding="utf-8")
+    left = len(results.missing(chosen))
+    if left:
+        print(f"{left} of {len(chosen)} models are left: the same command goes on", file=sys.stderr)
     failed = [
         row
-        for row in rows
-        if row.result.startswith("CRASH") or (row.model.must_pass and row.result != "ok")
+        for row in done
+        if row.result.startswith("CRASH") or (row.name in must_pass and row.result != "ok")
     ]
     return int(bool(failed))
+
+
+def _row(model: ZooModel) -> Row:
+    """Measure a model; a failure or crash is a row of the table."""
+    format = model.file.rpartition(".")[2]
+    try:
+        return measure(model, lambda text: print(text, file=sys.stderr))
+    except EdgekitError as failure:
+        return Row(model, format, 0, 0, 0, None, failure.message)
+    except Exception as crash:  # noqa: BLE001 - a crash is a row of the table, and fails the run
+        traceback.print_exc()
+        return Row(model, format, 0, 0, 0, None, f"CRASH: {type(crash).__name__}")
 
 
 if __name__ == "__main__":

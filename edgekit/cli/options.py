@@ -47,6 +47,18 @@ class Command(click.Command):
             raise
 
 
+_SAME_WORDS = {
+    **dict.fromkeys(("list", "ls", "ps"), ("list", "status")),
+    **dict.fromkeys(("start", "run"), ("up",)),
+    **dict.fromkeys(("stop", "end", "kill"), ("down",)),
+    **dict.fromkeys(("rm", "delete"), ("remove", "down")),
+    **dict.fromkeys(("compile", "convert"), ("build",)),
+    **dict.fromkeys(("benchmark", "profile", "perf"), ("bench",)),
+    **dict.fromkeys(("test", "check", "validate"), ("verify", "check")),
+}
+"""Commands that other tools' words stand for, the best first."""
+
+
 class Group(click.Group):
     """A group that suggests the nearest command, and shows its help when called bare."""
 
@@ -73,11 +85,16 @@ class Group(click.Group):
         ):
             raise UsageError(
                 f"there is no command {ctx.command_path} {word}",
-                hint=did_you_mean(
-                    word, self.list_commands(ctx), f"{ctx.command_path} --help lists the commands"
-                ),
+                hint=self._hint(ctx, word),
             )
         return super().resolve_command(ctx, args)
+
+    def _hint(self, ctx: click.Context, word: str) -> str:
+        known = self.list_commands(ctx)
+        same = [name for name in _SAME_WORDS.get(word, ()) if name in known]
+        if same:
+            return f"{ctx.command_path} {same[0]}"
+        return did_you_mean(word, known, f"{ctx.command_path} --help lists the commands")
 
 
 def console_of(context: click.Context) -> Console:

@@ -101,11 +101,15 @@ def _render(console: Console, report: PartitionReport) -> None:
     for decision in report.decisions:
         key = (decision.operator, decision.backend or "TVM", decision.reason)
         alike.setdefault(key, []).append(decision)
+    reasons = ["", *(why for _, _, why in alike)]
     console.table(
         ("operator", "times", "MACs", "runs on", "why"),
         [
-            (operator, len(group), _macs(sum(decision.macs for decision in group)), place, why)
-            for (operator, place, why), group in alike.items()
+            (
+                *(operator, len(group), _macs(sum(decision.macs for decision in group)), place),
+                "as above" if why == before else why,
+            )
+            for before, ((operator, place, why), group) in zip(reasons, alike.items(), strict=False)
         ],
         right=("times", "MACs"),
     )

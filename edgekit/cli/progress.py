@@ -94,6 +94,8 @@ class PlainProgress:
         if not self._stages.open:
             return
         stage, now = self._stages.open[-1], self._clock()
+        if stage.is_complete:
+            return  # its last line comes next
         # Twice as long after each line: an hour takes nine lines.
         if now - stage.last_line < HEARTBEAT * 2**stage.lines:
             return

@@ -34,6 +34,10 @@ class Standing:
     last_line: float = 0.0
     lines: int = 0
 
+    @property
+    def is_complete(self) -> bool:
+        return bool(self.total) and self.done >= (self.total or 0)
+
     def in_words(self, now: float) -> str:
         """Return the share and what remains, as far as they are known: 42 %, about 12 s left."""
         elapsed = now - self.started

@@ -15,7 +15,7 @@ from edgekit.backends.base import Region, Tensor
 from edgekit.backends.measurements import Measured, keep_measurement
 from edgekit.backends.plan import selection_of, twin_of
 from edgekit.base.errors import BuildError, UsageError
-from edgekit.base.events import SILENT, Events
+from edgekit.base.events import SILENT, Events, Stage
 from edgekit.base.files import scratch_directory
 from edgekit.base.options import option
 from edgekit.base.paths import cache_dir
@@ -77,13 +77,12 @@ def measure_regions(
             backends = {candidate.claim.region.backend for candidate in missing.values()}
             _prepare_libraries(request, backends, events)
             measured = dict(request.offload.measured)
-            with events.stage(f"measure on {device.name}", total=len(missing)) as stage:
+            with events.stage(f"measure on {device.name}", total=2 * len(missing)) as stage:
                 for symbol, candidate in missing.items():
-                    record = _measured(request, candidate, device, plan, events)
+                    record = _measured(request, candidate, device, plan, events, stage)
                     if record is not None:
                         keep_measurement(record, store)
                         measured[symbol] = record
-                    stage.advance(detail=symbol)
                 stage.result = f"{len(missing)} region{'s' if len(missing) > 1 else ''}"
             tried |= missing.keys()
             request = replace(request, offload=replace(request.offload, measured=measured))
@@ -108,7 +107,12 @@ def _prepare_libraries(request: BuildRequest, backends: set[str], events: Events
 
 
 def _measured(
-    request: BuildRequest, candidate: Candidate, device: Device, plan: BenchPlan, events: Events
+    request: BuildRequest,
+    candidate: Candidate,
+    device: Device,
+    plan: BenchPlan,
+    events: Events,
+    stage: Stage,
 ) -> Measured | None:
     """Measure a region; warn and return None if it can't be built."""
     from edgekit.models.comparison import compare
@@ -118,7 +122,9 @@ def _measured(
         with scratch_directory(cache_dir()) as scratch:
             both = _BothWays(request, candidate, find_compiler(request.toolchain), scratch)
             library = both.time(both.by_library, device, plan)
+            stage.advance(detail=region.symbol)
             tvm = both.time(both.by_tvm, device, plan)
+            stage.advance(detail=region.symbol)
     except BuildError as error:
         events.warn(f"{region.symbol} is not measured: {error.message}")
         return None

@@ -75,6 +75,7 @@ def test_the_version_is_the_packages() -> None:
     [
         (("inspekt",), "there is no command edgekit inspekt", "did you mean inspect?"),
         (("boards", "sho"), "there is no command edgekit boards sho", "did you mean show?"),
+        (("twin", "list"), "there is no command edgekit twin list", "edgekit twin status"),
         (("inspect", "--jsn"), "no such option", "did you mean --json?"),
         (("inspect", "a.onnx", "b.onnx"), "unexpected extra argument", "edgekit inspect --help"),
         (("completion",), "missing argument 'SHELL'", "edgekit completion --help"),

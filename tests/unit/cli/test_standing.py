@@ -43,6 +43,15 @@ def test_the_share_and_what_remains(
     assert Standing("t", total, 0.0, before, done).in_words(elapsed) == said
 
 
+@pytest.mark.parametrize(
+    ("done", "total", "complete"), [(0, None, False), (5, 9, False), (9, 9, True)]
+)
+def test_a_stage_whose_steps_are_done_needs_no_line_more(
+    done: int, total: int | None, complete: bool
+) -> None:
+    assert Standing("t", total, 0.0, None, done).is_complete is complete
+
+
 @given(st.integers(1, 10**9), st.integers(0, 10**10), st.floats(0, 1e6))
 def test_a_share_is_between_0_and_100(total: int, done: int, elapsed: float) -> None:
     words = Standing("t", total, 0.0, None, done).in_words(elapsed)
