@@ -21,6 +21,8 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from benchmarks import headlines
+
 ROOT = Path(__file__).resolve().parent.parent
 SUFFIXES = (".py", ".c", ".cc", ".h", ".toml")
 _HEADER = re.compile(
@@ -119,8 +121,9 @@ def main() -> None:
         options.measured.write_text(measured(text), encoding="utf-8")
     for page in pages():
         text = page.read_text(encoding="utf-8")
-        if with_sentences(text) != text:
-            page.write_text(with_sentences(text), encoding="utf-8")
+        now = headlines.filled(with_sentences(text))
+        if now != text:
+            page.write_text(now, encoding="utf-8")
             print(page.relative_to(ROOT))
 
 

@@ -16,10 +16,11 @@ from click.shell_completion import CompletionItem
 
 from edgekit.base.errors import EdgekitError, UsageError
 from edgekit.base.paths import ProfileKind
-from edgekit.base.wording import counted, did_you_mean
+from edgekit.base.wording import counted
 from edgekit.cli.adaptation_options import ends_option, reshape_option
 from edgekit.cli.console import Console
 from edgekit.cli.help_text import write_commands, write_options
+from edgekit.cli.other_words import hint_for
 from edgekit.models.model import MODEL_SUFFIXES
 
 if TYPE_CHECKING:
@@ -45,18 +46,6 @@ class Command(click.Command):
         except click.UsageError as error:
             error.ctx = error.ctx or ctx  # click omits it if an option lacks its value
             raise
-
-
-_SAME_WORDS = {
-    **dict.fromkeys(("list", "ls", "ps"), ("list", "status")),
-    **dict.fromkeys(("start", "run"), ("up",)),
-    **dict.fromkeys(("stop", "end", "kill"), ("down",)),
-    **dict.fromkeys(("rm", "delete"), ("remove", "down")),
-    **dict.fromkeys(("compile", "convert"), ("build",)),
-    **dict.fromkeys(("benchmark", "profile", "perf"), ("bench",)),
-    **dict.fromkeys(("test", "check", "validate"), ("verify", "check")),
-}
-"""Commands that other tools' words stand for, the best first."""
 
 
 class Group(click.Group):
@@ -85,16 +74,9 @@ class Group(click.Group):
         ):
             raise UsageError(
                 f"there is no command {ctx.command_path} {word}",
-                hint=self._hint(ctx, word),
+                hint=hint_for(word, self.list_commands(ctx), ctx.command_path),
             )
         return super().resolve_command(ctx, args)
-
-    def _hint(self, ctx: click.Context, word: str) -> str:
-        known = self.list_commands(ctx)
-        same = [name for name in _SAME_WORDS.get(word, ()) if name in known]
-        if same:
-            return f"{ctx.command_path} {same[0]}"
-        return did_you_mean(word, known, f"{ctx.command_path} --help lists the commands")
 
 
 def console_of(context: click.Context) -> Console:

@@ -13,7 +13,7 @@ import pytest
 from support.pages import files_of
 from support.source import ROOT
 
-from benchmarks import figures
+from benchmarks import figures, headlines
 from edgekit.cli import root
 
 PAGES = sorted(
@@ -189,6 +189,16 @@ def test_figures_say_whether_they_are_older_than_the_code_that_they_judge(page: 
     text = page.read_text(encoding="utf-8")
 
     assert figures.with_sentences(text) == text, "run python -m benchmarks.figures"
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/figures.md"])
+def test_the_figures_in_short_are_those_of_the_tables(name: str) -> None:
+    text = (figures.ROOT / name).read_text(encoding="utf-8")
+
+    assert headlines.names(text)
+    assert headlines.filled(text) == text, "run python -m benchmarks.figures"
+    unmarked = re.sub(r"<!-- =.*?<!-- = -->", "", text)
+    assert not re.findall(r"\b0\.\d\d\b(?! s)", unmarked), "a figure without a mark"
 
 
 @pytest.mark.parametrize("page", figures.pages(), ids=lambda page: page.name)

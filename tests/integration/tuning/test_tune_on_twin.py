@@ -62,6 +62,7 @@ def test_a_twin_that_was_added_as_a_board_tunes_for_twins_alone(request_: BuildR
     twin = emulated_device(BOARD, request_.board, 120.0)
     by_hand = replace(twin, is_emulated=False)  # what a device at an address is known as
 
+    assert by_hand.ask_measurer() == "emulator"
     report = tune(request_, pool_of(request_.board, [by_hand]), Effort(trials=FEW))
     _, quick = quick_tune(request_, by_hand, 1.0)
 
