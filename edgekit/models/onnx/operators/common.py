@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from tvm import relax
 
 from edgekit.models.onnx.node import Converter, Node, Outputs
-from edgekit.models.onnx.values import Expr, constant, dtype_of, shape_of
+from edgekit.models.onnx.values import Expr, as_expr, constant, dtype_named, dtype_of, shape_of
 
 op = relax.op
 
@@ -32,7 +33,14 @@ def reshape(value: Expr, shape: Sequence[int]) -> Expr:
 
 
 def broadcast(value: Expr, shape: Sequence[int]) -> Expr:
-    return value if shape_of(value) == tuple(shape) else op.broadcast_to(value, tuple(shape))
+    if shape_of(value) == tuple(shape):
+        return value
+    if dtype_of(value) != "bfloat16":
+        return op.broadcast_to(value, tuple(shape))
+    # TVM fails on a bfloat16 that is only repeated over the lanes of a vector. A product is exact.
+    own = (1,) * (len(shape) - len(shape_of(value))) + shape_of(value)
+    repeated = tuple(e if was == 1 else 1 for e, was in zip(shape, own, strict=True))
+    return op.multiply(value, as_expr(np.ones(repeated, dtype_named("bfloat16"))))
 
 
 def positive_axis(axis: int, rank: int) -> int:
