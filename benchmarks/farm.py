@@ -128,13 +128,13 @@ def be_clients(first: int, threads: int, requests: int, port: int) -> None:
 @contextmanager
 def farm(devices: int, port: int, environment: dict[str, str]) -> Iterator[int]:
     """The keeper's process, once every device can be had."""
-    from edgekit.agent.build import AGENT, build_agent
+    from edgekit.agent.build import build_runtime
     from edgekit.profiles.board import load_board
     from edgekit.profiles.toolchain import load_toolchain
     from edgekit.rpc.protocol import TrackerAddress, TrackerClient
 
-    agent = build_agent(load_toolchain(load_board("local").toolchain), platform.machine())
-    program = next(file.path for file in agent.files if file.path.name == AGENT)
+    toolchain = load_toolchain(load_board("local").toolchain)
+    program = build_runtime(toolchain, platform.machine()).program
     words = [sys.executable, "-m", "benchmarks.farm", "--keep", str(devices), str(program)]
     keeper = subprocess.Popen(
         [*words, str(port)],

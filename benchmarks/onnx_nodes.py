@@ -229,7 +229,7 @@ def compile_and_run(
 
     board = load_board("local")
     selection = selected(offload) if offload.backends else None
-    compiled = compile_model(model, board.target, offload=selection, weights_apart=True)
+    compiled = compile_model(model, board.target, offload=selection, linked=True)
     regions += [region.symbol for region in compiled.regions]
     sys.path.append(str(ROOT / "tests"))
     from support.deployed import run_deployed

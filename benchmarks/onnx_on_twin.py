@@ -37,7 +37,7 @@ def build_for_board(model: Model, arguments: Sequence[np.ndarray], folder: Path)
     board = load_board(BOARD)
     toolchain = load_toolchain(board.toolchain)
     inputs = {spec.name: value for spec, value in zip(model.inputs, arguments, strict=True)}
-    compiled = compile_model(model, board.target, weights_apart=True)
+    compiled = compile_model(model, board.target, linked=True)
     objects = folder / "objects"
     objects.mkdir(parents=True)
     timing_bundle(

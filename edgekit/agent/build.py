@@ -1,7 +1,8 @@
-"""Builds the agent for a board: our source compiled by the board's own compiler, with TVM's
-runtime.
+"""Builds the agent for a board: our source, compiled by the board's own compiler.
 
-The build runs once for each compiler, architecture and version, and stays in the cache.
+The agent runs programs without a runtime. A second program runs models on TVM's virtual machine and
+serves TVM's RPC: it goes to a board with TVM's libraries, where they are needed. A build runs once
+for each compiler, architecture and version, and stays in the cache.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from edgekit.base.files import (
     sha256_file,
     storage_errors,
 )
-from edgekit.base.paths import cache_dir
+from edgekit.base.paths import PACKAGE, cache_dir
 from edgekit.base.tvm_compat import TVM_FFI_VERSION, TVM_VERSION
 from edgekit.cross.runtime import ffi_headers, runtime_libraries
 from edgekit.cross.toolchain import find_cxx_compiler
@@ -34,17 +35,48 @@ if TYPE_CHECKING:
     from edgekit.profiles.toolchain import Toolchain
 
 AGENT = "edgekit-agent"
+AGENT_WITH_RUNTIME = "edgekit-agent-tvm"
 _SUMS = "sums.json"
 _SOURCE = Path(__file__).parent / "src"
-_SOURCES = len(list(_SOURCE.glob("*.cc")))
-# No symbol of TVM's headers is exported: TVM's libraries would take them from the program, which
-# may use another C++ library.
+INTERFACE = PACKAGE / "aot" / "native" / "source" / "edgekit.h"
+"""The C interface of programs."""
 _COMPILE = (
-    *("-fvisibility=hidden", "-DTVM_FFI_DLL=", "-DTVM_FFI_DLL_EXPORT="),
-    *("-std=c++17", "-O2", "-fPIE", "-pie", "-ffunction-sections", "-fdata-sections"),
+    *("-fvisibility=hidden", "-std=c++17", "-O2", "-fPIE", "-pie"),
+    *("-ffunction-sections", "-fdata-sections"),
     *("-Wl,--gc-sections", "-Wl,--strip-all", "-Wl,--build-id=none", "-Wl,-z,relro,-z,now"),
 )
-_LINK = ("-Wl,-rpath,$ORIGIN", "-Wl,--no-as-needed", "-ltvm_runtime", "-ltvm_ffi", "-pthread")
+
+
+@dataclass(frozen=True)
+class _Program:
+    name: str
+    lacks: frozenset[str]
+    """The sources that are the other program's."""
+    with_tvm: bool = False
+    # No symbol of TVM's headers is exported: TVM's libraries would take them from the program,
+    # which may use another C++ library.
+    flags: tuple[str, ...] = ()
+    link: tuple[str, ...] = ("-ldl", "-pthread")
+
+    @property
+    def sources(self) -> list[str]:
+        return sorted(file.name for file in _SOURCE.glob("*.cc") if file.stem not in self.lacks)
+
+
+_PLAIN = _Program(
+    AGENT,
+    frozenset({"gpu", "machine_model", "runtime_commands", "serve", "session", "tracker"}),
+)
+_WITH_RUNTIME = _Program(
+    AGENT_WITH_RUNTIME,
+    frozenset({"attend", "info", "plain_commands", "program_model", "requests", "versions"}),
+    with_tvm=True,
+    flags=("-DTVM_FFI_DLL=", "-DTVM_FFI_DLL_EXPORT="),
+    link=(
+        *("-Wl,-rpath,$ORIGIN", "-Wl,--no-as-needed", "-ltvm_runtime", "-ltvm_ffi"),
+        *("-ldl", "-pthread"),
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -67,12 +99,30 @@ class Agent:
     def size(self) -> int:
         return sum(file.size for file in self.files)
 
+    @property
+    def program(self) -> Path:
+        return next(file.path for file in self.files if file.executable)
+
 
 def build_agent(toolchain: Toolchain, arch: str, *, events: Events = SILENT) -> Agent:
     """Return the agent for boards of an architecture, from the cache if it is complete."""
+    return _built(_PLAIN, toolchain, arch, {}, events)
+
+
+def build_runtime(toolchain: Toolchain, arch: str, *, events: Events = SILENT) -> Agent:
+    """Return the program with TVM's runtime, and TVM's libraries."""
+    return _built(_WITH_RUNTIME, toolchain, arch, runtime_libraries(arch, events), events)
+
+
+def _built(
+    program: _Program,
+    toolchain: Toolchain,
+    arch: str,
+    libraries: dict[str, Path],
+    events: Events,
+) -> Agent:
     compiler = find_cxx_compiler(toolchain)
-    libraries = runtime_libraries(arch, events)
-    final = cache_dir() / "agents" / _key(toolchain, compiler, libraries)
+    final = cache_dir() / "agents" / _key(program, toolchain, compiler, libraries)
     with storage_errors("keep the agent", final):
         final.parent.mkdir(parents=True, exist_ok=True)
         with exclusive_lock(final.with_suffix(".lock")):
@@ -80,13 +130,15 @@ def build_agent(toolchain: Toolchain, arch: str, *, events: Events = SILENT) -> 
             if agent is not None:
                 return agent
             with (
-                events.stage(f"compile the agent for {arch}", _SOURCES) as stage,
+                events.stage(
+                    f"compile {program.name} for {arch}", len(program.sources)
+                ) as stage,
                 scratch_directory(final.parent) as scratch,
                 replace_directory(final) as folder,
                 stage.watching(lambda: len(list(scratch.glob("*.o")))),
             ):
-                _compile(toolchain, compiler, libraries, scratch)
-                shutil.copy2(scratch / AGENT, folder)
+                _compile(program, toolchain, compiler, libraries, scratch)
+                shutil.copy2(scratch / program.name, folder)
                 for name, library in libraries.items():
                     shutil.copyfile(library, folder / name)
                 sums = {file.name: sha256_file(file) for file in sorted(folder.iterdir())}
@@ -96,12 +148,16 @@ def build_agent(toolchain: Toolchain, arch: str, *, events: Events = SILENT) -> 
     return agent
 
 
-def _key(toolchain: Toolchain, compiler: Compiler, libraries: dict[str, Path]) -> str:
+def _key(
+    program: _Program, toolchain: Toolchain, compiler: Compiler, libraries: dict[str, Path]
+) -> str:
     ingredients = [
         __version__, TVM_VERSION, TVM_FFI_VERSION, compiler.banner, toolchain.triple,
-        toolchain.sysroot or "", *toolchain.compile_flags, *toolchain.link_flags, *_COMPILE, *_LINK,
+        toolchain.sysroot or "", *toolchain.compile_flags, *toolchain.link_flags, *_COMPILE,
+        program.name, *program.flags, *program.link,
         *(f"{name} {sha256_file(path)}" for name, path in sorted(libraries.items())),
         *(f"{file.name} {sha256_file(file)}" for file in sorted(_SOURCE.iterdir())),
+        sha256_file(INTERFACE),
     ]  # fmt: skip
     return sha256_bytes("\n".join(ingredients).encode())
 
@@ -116,35 +172,46 @@ def _read(folder: Path) -> Agent | None:
     if not whole:
         return None
     files = tuple(
-        AgentFile(folder / name, digest, (folder / name).stat().st_size, name == AGENT)
+        AgentFile(folder / name, digest, (folder / name).stat().st_size, name.startswith(AGENT))
         for name, digest in sums.items()
     )
     return Agent(files, sha256_bytes(json.dumps(sums).encode()))
 
 
 def _compile(
-    toolchain: Toolchain, compiler: Compiler, libraries: dict[str, Path], scratch: Path
+    program: _Program,
+    toolchain: Toolchain,
+    compiler: Compiler,
+    libraries: dict[str, Path],
+    scratch: Path,
 ) -> None:
     """Compile in a folder with relative names only, so that no path of this machine gets in."""
     shutil.copytree(_SOURCE, scratch / "src")
+    shutil.copyfile(INTERFACE, scratch / "src" / INTERFACE.name)
     for name, library in libraries.items():
         shutil.copyfile(library, scratch / name)
     sysroot = (f"--sysroot={toolchain.sysroot}",) if toolchain.sysroot else ()
+    headers: tuple[str, ...] = ()
+    if program.with_tvm:
+        headers = (
+            *("-isystem", str(ffi_headers())),
+            f"-ffile-prefix-map={ffi_headers()}=tvm_ffi",
+        )
     run_tool(
         (
             *compiler.command,
             *sysroot,
             *toolchain.compile_flags,
             *_COMPILE,
+            *program.flags,
             f'-DEDGEKIT_AGENT_VERSION="{__version__}"',
             f'-DEDGEKIT_TVM_VERSION="{TVM_VERSION}"',
             f'-DEDGEKIT_TVM_FFI_VERSION="{TVM_FFI_VERSION}"',
-            *("-isystem", str(ffi_headers())),
-            f"-ffile-prefix-map={ffi_headers()}=tvm_ffi",
-            *(f"src/{file.name}" for file in sorted(_SOURCE.glob("*.cc"))),
-            *("-o", AGENT, "-L", "."),
+            *headers,
+            *(f"src/{name}" for name in program.sources),
+            *("-o", program.name, "-L", "."),
             *toolchain.link_flags,
-            *_LINK,
+            *program.link,
         ),
         folder=scratch,
         doing="compile the agent",

@@ -11,14 +11,16 @@ import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import permutations
+from typing import Protocol
 
-from edgekit.aot.kernel import Kernel
 from edgekit.aot.program import Program
 
 ALIGNMENT = 16
 _TRIED_ALL = 6
 """The most blocks of memory for which every order is tried."""
 _SWAPS = 1000
+_TRIED_BLOCKS = 200_000
+"""The most blocks that all swaps together place: a search among thousands would take minutes."""
 _SEED = 20
 _GOOD_ENOUGH = 1.02
 
@@ -72,10 +74,20 @@ class ArenaPlan:
         )
 
 
-def plan_arena(program: Program, kernels: Sequence[Kernel]) -> ArenaPlan:
+class Needs(Protocol):
+    """What a step needs besides its operands' memory; kernels have these."""
+
+    @property
+    def scratch(self) -> int: ...
+
+    @property
+    def in_place(self) -> tuple[tuple[int, int], ...]: ...
+
+
+def plan_arena(program: Program, kernels: Sequence[Needs], alignment: int = ALIGNMENT) -> ArenaPlan:
     slots, in_place = _slots(program, kernels)
     owners = sorted(set(slots))
-    blocks = _blocks(program, kernels, slots)
+    blocks = _blocks(program, kernels, slots, alignment)
     offsets = place(blocks)
     scratch_steps = [k for k, kernel in enumerate(kernels) if kernel.scratch]
     place_of_owner = dict(zip(owners, offsets, strict=False))
@@ -85,7 +97,7 @@ def plan_arena(program: Program, kernels: Sequence[Kernel]) -> ArenaPlan:
         scratch=tuple(place_of_scratch.get(k) for k in range(len(kernels))),
         bytes=_total(blocks, offsets),
         bound=lower_bound(blocks),
-        alive=tuple(_alive(blocks, step) for step in range(len(program.steps))),
+        alive=tuple(_alive(blocks, len(program.steps))),
         in_place=in_place,
     )
 
@@ -103,7 +115,7 @@ def place(blocks: Sequence[Block]) -> tuple[int, ...]:
         return search.offsets
     dice = random.Random(_SEED)
     order = list(search.order)
-    for _ in range(_SWAPS):
+    for _ in range(min(_SWAPS, _TRIED_BLOCKS // len(order))):
         a, b = dice.randrange(len(order)), dice.randrange(len(order))
         order[a], order[b] = order[b], order[a]
         if search.offer(order):
@@ -114,8 +126,7 @@ def place(blocks: Sequence[Block]) -> tuple[int, ...]:
 
 def lower_bound(blocks: Iterable[Block]) -> int:
     blocks = tuple(blocks)
-    steps = range(max((block.last for block in blocks), default=-1) + 1)
-    return max((_alive(blocks, step) for step in steps), default=0)
+    return max(_alive(blocks, max((block.last for block in blocks), default=-1) + 1), default=0)
 
 
 class _Search:
@@ -125,14 +136,7 @@ class _Search:
     def __init__(self, blocks: Sequence[Block]) -> None:
         self._blocks = blocks
         self._bound = lower_bound(blocks)
-        self._meets = [
-            [
-                (k, block.most_bytes_during(other), other.most_bytes_during(block))
-                for k, other in enumerate(blocks)
-                if other is not block and other.first <= block.last and block.first <= other.last
-            ]
-            for block in blocks
-        ]
+        self._meets = _meetings(blocks)
         """The blocks that each block must not overlap, and the sizes of both at that time."""
         self._sizes = [block.size for block in blocks]
         self._best: int | None = None
@@ -169,9 +173,24 @@ class _Search:
         return offsets
 
 
+def _meetings(blocks: Sequence[Block]) -> list[list[tuple[int, int, int]]]:
+    meets: list[list[tuple[int, int, int]]] = [[] for _ in blocks]
+    alive: list[int] = []
+    for k in sorted(range(len(blocks)), key=lambda k: blocks[k].first):
+        block = blocks[k]
+        alive = [other for other in alive if blocks[other].last >= block.first]
+        for other in alive:
+            own = block.most_bytes_during(blocks[other])
+            others = blocks[other].most_bytes_during(block)
+            meets[k].append((other, own, others))
+            meets[other].append((k, others, own))
+        alive.append(k)
+    return meets
+
+
 def _promising_orders(blocks: Sequence[Block]) -> Iterable[list[int]]:
     everything = range(len(blocks))
-    alive = [_alive(blocks, step) for step in range(max((b.last for b in blocks), default=0) + 1)]
+    alive = _alive(blocks, max((block.last for block in blocks), default=0) + 1)
 
     def pressure(block: Block) -> int:
         return max(alive[block.first : block.last + 1])
@@ -183,20 +202,24 @@ def _promising_orders(blocks: Sequence[Block]) -> Iterable[list[int]]:
     yield sorted(everything, key=lambda k: (blocks[k].first, -blocks[k].size))
 
 
-def _blocks(program: Program, kernels: Sequence[Kernel], slots: Sequence[int]) -> list[Block]:
+def _blocks(
+    program: Program, kernels: Sequence[Needs], slots: Sequence[int], alignment: int
+) -> list[Block]:
     """Return a block for each slot, in the order of their owners, then one for each kernel's
     scratch."""
     last_step = max(len(program.steps) - 1, 0)
     firsts, lasts = lifetimes(program)
+    members_of: dict[int, list[int]] = {}
+    for k, slot in enumerate(slots):
+        members_of.setdefault(slot, []).append(k)
     blocks = []
-    for owner in sorted(set(slots)):
-        members = [k for k, slot in enumerate(slots) if slot == owner]
+    for _, members in sorted(members_of.items()):
         first = min(firsts[k] for k in members)
         last = min(max(lasts[k] for k in members), last_step)
         sizes = [
             max(
                 (
-                    _aligned(program.buffers[k].bytes)
+                    _aligned(program.buffers[k].bytes, alignment)
                     for k in members
                     if firsts[k] <= step <= lasts[k]
                 ),
@@ -205,11 +228,11 @@ def _blocks(program: Program, kernels: Sequence[Kernel], slots: Sequence[int]) -
             for step in range(first, last + 1)
         ]
         blocks.append(Block(first, tuple(sizes)))
-    own = [Block(i, (_aligned(k.scratch),)) for i, k in enumerate(kernels) if k.scratch]
+    own = [Block(i, (_aligned(k.scratch, alignment),)) for i, k in enumerate(kernels) if k.scratch]
     return [*blocks, *own]
 
 
-def _slots(program: Program, kernels: Sequence[Kernel]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _slots(program: Program, kernels: Sequence[Needs]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return for each buffer the one whose memory it shares, and the steps that work in place.
 
     Inputs are no exception: a step that overwrites one writes to its place in the arena, never
@@ -247,13 +270,18 @@ def lifetimes(program: Program) -> tuple[list[int], list[int]]:
     return firsts, lasts
 
 
-def _alive(blocks: Sequence[Block], step: int) -> int:
-    return sum(block.at(step) for block in blocks)
+def _alive(blocks: Sequence[Block], steps: int) -> list[int]:
+    """Return the bytes that are alive at each step."""
+    alive = [0] * steps
+    for block in blocks:
+        for step, size in enumerate(block.sizes[: max(steps - block.first, 0)], block.first):
+            alive[step] += size
+    return alive
 
 
 def _total(blocks: Sequence[Block], offsets: Sequence[int]) -> int:
     return max((o + b.size for o, b in zip(offsets, blocks, strict=True)), default=0)
 
 
-def _aligned(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT
+def _aligned(size: int, alignment: int) -> int:
+    return -(-size // alignment) * alignment

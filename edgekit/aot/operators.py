@@ -249,6 +249,53 @@ class LoopNest:
     constants: tuple[Array, ...]
 
 
+@dataclass(frozen=True, eq=False)
+class Weight:
+    """A constant of the model."""
+
+    array: Array
+
+
+Argument = int | Weight
+"""A place among the step's inputs, or a constant."""
+
+
+@dataclass(frozen=True, eq=False)
+class CallKernel:
+    """A call of a kernel in machine code: its operands, then the step's outputs."""
+
+    kernel: str
+    operands: tuple[Argument, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class CallRegion:
+    """A call of a vendor library's region."""
+
+    symbol: str
+    operands: tuple[Argument, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class HoldIndices:
+    """Indices counted from the start; one outside of its tensor ends the run."""
+
+    tensor: str
+    extents: tuple[int, ...]
+    counts_from_end: bool
+    given: str
+    """The type of the indices as they are given."""
+    result: str
+    elements: int
+
+
+@dataclass(frozen=True, eq=False)
+class Copy:
+    """An output that is an input, a constant or another output."""
+
+    operands: tuple[Argument, ...]
+
+
 Operator = (
     Conv2D
     | DepthwiseConv2D
@@ -267,4 +314,8 @@ Operator = (
     | ResizeNearest
     | CheckIndices
     | LoopNest
+    | CallKernel
+    | CallRegion
+    | HoldIndices
+    | Copy
 )

@@ -47,6 +47,8 @@ class Workbench:
     linker: Linker
     scratch: Path
     events: Events
+    with_runtime: bool = False
+    """Whether TVM's virtual machine calls the regions."""
 
 
 def compile_regions(regions: Sequence[RegionFiles], bench: Workbench) -> CompiledRegions:
@@ -66,6 +68,7 @@ def compile_regions(regions: Sequence[RegionFiles], bench: Workbench) -> Compile
         if library is not None:
             libraries[name] = library
     objects: list[str] = []
+    interface = ("-DEDGEKIT_WITH_TVM",) if bench.with_runtime else ()
     with bench.events.stage("compile the regions", total=len(regions)) as stage:
         for region in regions:
             for source in (region.source, *region.blobs):
@@ -73,7 +76,7 @@ def compile_regions(regions: Sequence[RegionFiles], bench: Workbench) -> Compile
                 command = (
                     *compiler.command,
                     *bench.linker.compile_flags,
-                    *(_FLAGS if source == region.source else ("-c",)),
+                    *((*_FLAGS, *interface) if source == region.source else ("-c",)),
                     *includes[region.backend],
                     *("-o", made, source),
                 )

@@ -11,7 +11,7 @@ from edgekit.backends.base import Decision, Region
 from edgekit.base.events import SILENT, Events
 from edgekit.base.tvm_compat import load_tvm
 from edgekit.base.wording import counted
-from edgekit.compiler.compile import Compiled, compile_module, fused
+from edgekit.compiler.compile import Compiled, Form, ForMachine, compile_module, fused
 from edgekit.compiler.phases import Dump, dumper, no_dump, run_phase, run_phases
 from edgekit.compiler.schedules.choices import NO_CHOICES, Choices
 from edgekit.models.model import Model
@@ -41,16 +41,21 @@ def compile_model(
     *,
     offload: Selection | None = None,
     regions: tuple[Region, ...] = (),
-    weights_apart: bool = False,
+    linked: bool = False,
+    with_runtime: bool = False,
     choices: Choices = NO_CHOICES,
     dump_ir: Path | None = None,
     events: Events = SILENT,
 ) -> OffloadedModel:
     """Partition a model if backends are selected, and compile the rest for `target`.
 
-    With `offload` the executable runs only after it is linked with the regions of its backends.
-    `regions` are those that the module already calls.
+    With `offload` the code runs only after it is linked with the regions of its backends. `regions`
+    are those that the module already calls. Code that will be `linked` is a program without a
+    runtime where the model has that form, unless it is asked for `with_runtime`.
     """
+    load_tvm()
+    from edgekit.aot.native.compile import program_of
+
     dump = dumper(dump_ir)
     dump("imported", model.module)
     module = model.module
@@ -63,11 +68,19 @@ def compile_model(
                 module = partitioned.module  # else the original, without the libraries' rewrites
             decisions = partitioned.decisions
             stage.result = _coverage(decisions, len(regions))
+    external = tuple(region.symbol for region in regions)
+
+    def form_of(scheduled: Any) -> Form:
+        if linked and target.gpu is None and not with_runtime:
+            form = program_of(model, scheduled)
+            if form is not None:
+                return form
+        return ForMachine(external, weights_apart=linked)
+
     compiled = compile_module(
         module,
         target,
-        external=tuple(region.symbol for region in regions),
-        weights_apart=weights_apart,
+        form_of,
         choices=choices,
         dump=dump,
         events=events,

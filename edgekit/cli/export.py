@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def command(console: Console, bundle: Path, out: Path | None, archive: bool) -> None:
     """Generate an application from BUNDLE: C++ source, CMake files, a systemd unit.
 
-    The folder also holds TVM's runtime for the board and all that is needed to compile and run.
+    The folder holds all that is needed to compile and run.
     """
     from edgekit.bundle.folder import open_bundle
     from edgekit.verbs.export.application import default_destination, export
@@ -50,7 +50,7 @@ def _render(console: Console, result: ExportResult) -> None:
     console.heading(f"{result.program} for {result.board}")
     pairs = [
         ("folder", str(result.path)),
-        ("on the board", f"{size(result.runtime)} of runtime, {size(result.model)} of model"),
+        ("on the board", f"{size(result.model)} of model; it needs no runtime"),
         ("compiler", f"{result.toolchain}, through CMake"),
         ("next", f"{result.path / 'README.md'} has the commands"),
     ]

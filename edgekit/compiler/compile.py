@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
 
 from edgekit.base.events import SILENT, Events
 from edgekit.base.tvm_compat import load_tvm
 from edgekit.base.wording import counted, size
 from edgekit.compiler.phases import Dump, Phase, guarded, no_dump, run_phase, run_phases
 from edgekit.compiler.schedules.choices import NO_CHOICES, Choices
-from edgekit.cross.weights import Weight
+from edgekit.cross.library_code import write_index_error, write_mark
+from edgekit.cross.link import Objects, export_objects
+from edgekit.cross.runtime import ffi_headers
+from edgekit.cross.weights import Weight, write_weights
 from edgekit.profiles.board import Target
 
 
@@ -32,10 +36,31 @@ class MemoryPlan:
 
 
 @dataclass(frozen=True)
-class Compiled:
-    """TVM's result, before the board's own linker has seen it."""
+class Machine:
+    """A model for TVM's virtual machine, before the board's own linker has seen it."""
 
     executable: Any
+    weights: tuple[Weight, ...]
+    """The weights that the executable lacks and its library must have."""
+    checks_indices: bool
+    """Whether the library needs the function of cross/library_code.py."""
+    needs_runtime: ClassVar[bool] = True
+
+    def write(self, target: Target, folder: Path) -> Objects:
+        """Write TVM's objects and the weights into the folder."""
+        objects = export_objects(self.executable, target.triple, folder)
+        sources = (*write_weights(self.weights, folder), *write_mark(target, folder))
+        if self.checks_indices:
+            sources = (*sources, *write_index_error(folder))
+        return objects.with_sources(sources, ffi_headers())
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A compiled model, before the board's own compiler and linker have seen it."""
+
+    code: Code
+    """The result of the last phases: a `Machine`, or a program without a runtime."""
     kernels: tuple[str, ...]
     """The fused functions, in the order they were made."""
     rules: tuple[tuple[str, str], ...]
@@ -44,33 +69,43 @@ class Compiled:
     """The name of each kernel with a measured choice better than the rule's own, and that choice in
     words."""
     memory: MemoryPlan
-    weights: tuple[Weight, ...]
-    """The weights that the executable lacks and its library must have."""
-    checks_indices: bool
-    """Whether the library needs the function of cross/library_code.py."""
+
+
+class Code(Protocol):
+    @property
+    def needs_runtime(self) -> bool:
+        """Whether TVM's virtual machine runs it."""
+        ...
+
+    def write(self, target: Target, folder: Path) -> Objects:
+        """Write what the board's linker needs into the folder."""
+        ...
+
+
+class Form(Protocol):
+    """What becomes of a scheduled module."""
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        """The phases after kernels have got their schedules."""
+        ...
+
+    def generate(self, module: Any, target: Any) -> tuple[Code, int]:
+        """Generate the code; return it with the bytes that it plans for activations."""
+        ...
 
 
 def compile_module(
     module: Any,
     target: Target,
+    form_of: Callable[[Any], Form],
     *,
-    external: Collection[str] = (),
-    weights_apart: bool = False,
     choices: Choices = NO_CHOICES,
     dump: Dump = no_dump,
     events: Events = SILENT,
 ) -> Compiled:
-    """Run every phase for `target`, then TVM's code generator.
-
-    With `weights_apart` the executable runs only once it is linked with its weights. `external` are
-    the library functions that the module calls and that are linked to it.
-    """
+    """Run every phase for `target`, then generate code in the form that suits the module."""
     tvm = load_tvm()
-    from edgekit.compiler.passes.called_functions import check_functions
-    from edgekit.compiler.passes.finish import executable_of
-    from edgekit.compiler.passes.lower_index_checks import link_index_errors
-    from edgekit.compiler.passes.map_weights import map_weights
-    from edgekit.compiler.passes.plan_memory import planned_bytes
     from edgekit.compiler.schedules.apply import CHOICE_ATTRIBUTE, RULE_ATTRIBUTE
 
     tvm_target = tvm.target.Target(target.as_json())
@@ -84,31 +119,61 @@ def compile_module(
             if phase.name == "fuse":
                 least = _least_memory(module)
             stage.advance(detail=phase.name)
-        weights, checks_indices = (), False
-        if weights_apart and target.gpu is None:
-            module, weights = guarded("mapping the weights", partial(map_weights, module))
-            module, checks_indices = link_index_errors(module)
+        form = form_of(module)
+        for phase in form.phases:
+            module = run_phase(phase, module)
+            dump(phase.name, module)
         functions = {
             variable.name_hint: function
             for variable, function in module.functions_items()
             if isinstance(function, tvm.tirx.PrimFunc)
         }
-        kernels = tuple(functions)
         with kernels_compiled:
-            executable = guarded("code generation", lambda: executable_of(module, tvm_target))
-        check_functions(module, executable, external)
+            code, planned = guarded("code generation", lambda: form.generate(module, tvm_target))
         stage.advance(detail="code generation")
-        memory = MemoryPlan(planned_bytes(module), least)
-        stage.result = f"{counted(len(kernels), 'kernel')}, {memory.words}"
+        memory = MemoryPlan(planned, least)
+        stage.result = f"{counted(len(functions), 'kernel')}, {memory.words}"
     return Compiled(
-        executable,
-        kernels,
+        code,
+        tuple(functions),
         _said_of(functions, RULE_ATTRIBUTE),
         _said_of(functions, CHOICE_ATTRIBUTE),
         memory,
-        weights,
-        checks_indices,
     )
+
+
+@dataclass(frozen=True)
+class ForMachine:
+    """The form of TVM's virtual machine.
+
+    With `weights_apart` the executable runs only once it is linked with its weights. `external` are
+    the library functions that the module calls and that are linked to it.
+    """
+
+    external: Collection[str] = ()
+    weights_apart: bool = False
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        from edgekit.compiler.pipeline import FOR_MACHINE
+
+        return FOR_MACHINE
+
+    def generate(self, module: Any, target: Any) -> tuple[Machine, int]:
+        from edgekit.compiler.passes.called_functions import check_functions
+        from edgekit.compiler.passes.finish import executable_of
+        from edgekit.compiler.passes.lower_index_checks import link_index_errors
+        from edgekit.compiler.passes.map_weights import map_weights
+        from edgekit.compiler.passes.plan_memory import planned_bytes
+
+        weights: tuple[Weight, ...] = ()
+        checks_indices = False
+        if self.weights_apart and target.kind.name != "cuda":
+            module, weights = guarded("mapping the weights", partial(map_weights, module))
+            module, checks_indices = link_index_errors(module)
+        executable = executable_of(module, target)
+        check_functions(module, executable, self.external)
+        return Machine(executable, weights, checks_indices), planned_bytes(module)
 
 
 def _phases_for(
@@ -152,26 +217,17 @@ def _least_memory(module: Any) -> int | None:
 
 def fused(module: Any, target: Any = None) -> Any:
     """Run the phases that make kernels, for one CPU or for none in particular."""
+    from edgekit.compiler.pipeline import for_cpu
+
     target = target or load_tvm().target.Target("llvm")
-    before, _ = _around_schedule(target)
     with target:
-        return run_phases(before, module)
+        return run_phases(for_cpu(target)[:-1], module)
 
 
 def generated(module: Any, target: Any) -> Any:
     """Build the executable from scheduled kernels and the calls of them."""
-    from edgekit.compiler.passes.finish import executable_of
-
-    _, after = _around_schedule(target)
+    form = ForMachine()
     with target:
-        module = run_phases(after, module)
-        return guarded("code generation", lambda: executable_of(module, target))
-
-
-def _around_schedule(target: Any) -> tuple[tuple[Phase, ...], tuple[Phase, ...]]:
-    """Return a CPU's phases before and after kernels get their schedules."""
-    from edgekit.compiler.pipeline import for_cpu
-
-    phases = for_cpu(target)
-    place = [phase.name for phase in phases].index("schedule")
-    return phases[:place], phases[place + 1 :]
+        module = run_phases(form.phases, module)
+        machine, _ = guarded("code generation", lambda: form.generate(module, target))
+    return machine.executable

@@ -173,8 +173,6 @@ def for_cpu(target: Any, choices: Choices = NO_CHOICES) -> tuple[Phase, ...]:
             "each kernel's loops are in the order that suits the CPU",
             [schedule_kernels(machine, choices)],
         ),
-        LOWER,
-        PLAN,
     )
 
 
@@ -203,9 +201,20 @@ def for_gpu(target: Any) -> tuple[Phase, ...]:
                 s_tir.transform.DefaultGPUSchedule(),
             ],
         ),
-        LOWER,
-        PLAN,
     )
+
+
+FOR_MACHINE = LOWER, PLAN
+"""The phases after a schedule, for TVM's virtual machine."""
+
+FOR_PROGRAM = (
+    Phase(
+        "views",
+        "what moves nothing is a view of the same memory",
+        [transform.RewriteDataflowReshape(), transform.DeadCodeElimination()],
+    ),
+)
+"""The phases after a CPU's schedule, for a program without a runtime."""
 
 
 def for_c(target: Any) -> tuple[Phase, ...]:

@@ -3,6 +3,7 @@ that kernels call with an index outside of a tensor."""
 
 from __future__ import annotations
 
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 
 from edgekit.base.files import storage_errors
@@ -11,6 +12,9 @@ from edgekit.profiles.cpu import Target
 MARK = "edgekit_runs_on_cuda"
 """The symbol of a library with CUDA kernels. A device looks for it with dlsym before TVM loads the
 library, because TVM's CUDA runtime must come first."""
+
+_INTERFACE = b"\0edgekit_model_info\0"
+"""The entry of the interface's first function among a library's names."""
 
 INDEX_ERROR = "edgekit_index_error"
 """The function that raises. It takes the index tensor's name, the value, the least and the largest
@@ -36,6 +40,13 @@ __attribute__((visibility("hidden"))) int
   return -1;
 }}
 """
+
+
+def is_program(library: Path) -> bool:
+    """Return whether a library is a program with a C interface. It is not loaded: one for TVM's
+    virtual machine may need TVM's runtime first."""
+    with library.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as content:
+        return content.find(_INTERFACE) >= 0
 
 
 def write_mark(target: Target, folder: Path) -> tuple[str, ...]:

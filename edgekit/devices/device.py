@@ -36,8 +36,11 @@ class RunsAgent(Protocol):
     @property
     def name(self) -> str: ...
 
-    def with_agent(self, *, events: Events = SILENT) -> AbstractContextManager[ReadyAgent]:
-        """Open the device with the agent on it and no model, held for the block."""
+    def with_agent(
+        self, *, runtime: bool = False, events: Events = SILENT
+    ) -> AbstractContextManager[ReadyAgent]:
+        """Open the device with the agent on it and no model, held for the block. With `runtime`,
+        the program with TVM's runtime is there too."""
         ...
 
     def found_again(self) -> RunsAgent:

@@ -143,7 +143,7 @@ class _Server:
         """Serve until the connection or the agent ends, which raises DeviceError."""
         plan = self.plan
         device = plan.device.found_again()
-        with device.with_agent(events=self.events) as agent, ExitStack() as closing:
+        with device.with_agent(runtime=True, events=self.events) as agent, ExitStack() as closing:
             connection = agent.connection
             info = agent.info()
             check_versions(info.tvm, info.tvm_ffi, device.name)
@@ -154,7 +154,7 @@ class _Server:
                 )  # fmt: skip
                 follower = _AgentFollower(self, connection, forward, serving)
                 words = [
-                    *(agent.program, "serve", "--key", plan.key, "--end-with-parent"),
+                    *(agent.program_with_runtime, "serve", "--key", plan.key, "--end-with-parent"),
                     *("--workspace", agent.scratch),
                 ]
                 if plan.tracker is not None:

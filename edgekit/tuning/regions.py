@@ -210,7 +210,7 @@ class _BothWays:
         from edgekit.backends.offloading import compile_model
 
         model = Model(self.request.source, module, self.inputs, self.outputs, ())
-        return compile_model(model, self.request.board.target, regions=regions, weights_apart=True)
+        return compile_model(model, self.request.board.target, regions=regions, linked=True)
 
     def _bundle(self, way: Callable[[Path], CompiledModel]) -> Bundle:
         """Build a bundle without an oracle: the outputs are compared with each other."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgekit.agent.build import AGENT, build_agent
+from edgekit.agent.build import build_runtime
 from edgekit.base.errors import DeviceError, EdgekitError, UsageError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import scratch_directory
@@ -206,6 +206,5 @@ def local_plan(
     from edgekit.profiles.board import toolchain_of
 
     toolchain = toolchain_of(board)
-    agent = build_agent(toolchain, toolchain.triple.partition("-")[0], events=events)
-    (program,) = (file.path for file in agent.files if file.path.name == AGENT)
-    return LocalPlan(program, name, tracker, workspace)
+    agent = build_runtime(toolchain, toolchain.triple.partition("-")[0], events=events)
+    return LocalPlan(agent.program, name, tracker, workspace)

@@ -311,10 +311,10 @@ def world(
 
 
 def agent_here() -> str:
-    """edgekit's agent for this machine, built if need be."""
-    from edgekit.agent.build import AGENT, build_agent
+    """The agent with TVM's runtime for this machine, built if need be."""
+    from edgekit.agent.build import build_runtime
     from edgekit.profiles.board import load_board
     from edgekit.profiles.toolchain import load_toolchain
 
-    agent = build_agent(load_toolchain(load_board("local").toolchain), platform.machine())
-    return str(next(file.path for file in agent.files if file.path.name == AGENT))
+    toolchain = load_toolchain(load_board("local").toolchain)
+    return str(build_runtime(toolchain, platform.machine()).program)

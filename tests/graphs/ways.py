@@ -71,7 +71,7 @@ def local(graph: Graph) -> Outcome:
     from edgekit.backends.offloading import compile_model
     from edgekit.profiles.board import load_board
 
-    compiled = compile_model(graph.model, load_board("local").target, weights_apart=True)
+    compiled = compile_model(graph.model, load_board("local").target, linked=True)
     given = [graph.inputs[spec.name] for spec in graph.model.inputs]
     arrays = run_deployed(compiled, given)
     names = [spec.name for spec in graph.model.outputs]

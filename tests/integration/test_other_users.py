@@ -32,7 +32,7 @@ from support.processes import descendants
 from support.rpc_lab import Lab, Process, eventually, rpc_lab
 from support.ssh_server import agents_of
 
-from edgekit.agent.build import AGENT, build_agent
+from edgekit.agent.build import build_runtime
 from edgekit.farm.hosts.forwarded_device import ForwardedDevice
 from edgekit.profiles.board import load_board
 from edgekit.profiles.toolchain import load_toolchain
@@ -283,8 +283,7 @@ def test_a_measurement_opens_no_port(lab: Lab, tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def agent() -> Path:
     toolchain = load_toolchain(load_board("local").toolchain)
-    files = build_agent(toolchain, toolchain.triple.partition("-")[0]).files
-    return next(file.path for file in files if file.path.name == AGENT)
+    return build_runtime(toolchain, toolchain.triple.partition("-")[0]).program
 
 
 @contextmanager

@@ -34,7 +34,7 @@ def results_of(compiled: OffloadedModel, feeds: Sequence[np.ndarray]) -> list[np
 
 def assembly_of(model: Model, target: Target) -> str:
     """What LLVM makes of all kernels."""
-    found = [compile_model(model, target).executable.mod]
+    found = [compile_model(model, target).code.executable.mod]
     for module in found:
         found += list(module.imports)
     (source,) = (module.inspect_source("s") for module in found if module.kind == "llvm")

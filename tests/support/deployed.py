@@ -68,7 +68,8 @@ def run_deployed(
         folder = Path(place)
         if labs:
             compiled = replace(compiled, regions=())
-        library = _linked(compiled, folder, target or load_board("local").target, backends)
+        symbols = [lab.region.symbol for lab in labs]
+        library = _linked(compiled, folder, target or load_board("local").target, backends, symbols)
         given = [np.require(value, requirements="C") for value in arguments]
         if not labs:
             return _WORKERS.plain.run({"library": str(library)}, given)
@@ -82,11 +83,16 @@ def _linked(
     folder: Path,
     target: Target,
     backends: Sequence[tuple[Backend, Options]],
+    in_labs: Sequence[str],
 ) -> Path:
-    """Return the library that a bundle would hold."""
+    """Return the library that a bundle would hold. Labs compute the regions `in_labs`."""
     board = replace(load_board("local"), target=target)
     toolchain = load_toolchain(board.toolchain)
     objects = write_objects(compiled, target, backends, folder)
+    if in_labs and not objects.needs_runtime:
+        (folder / _CALLS).write_text("\n".join([_TO_LAB, *map(_call_of, in_labs)]) + "\n")
+        names = (*objects.objects.names, _CALLS)
+        objects = replace(objects, objects=replace(objects.objects, names=names))
     place = folder / "library"
     place.mkdir()
     request = BuildRequest(_NO_SOURCE, board, toolchain)
@@ -94,6 +100,22 @@ def _linked(
     making = Making(product_of(board), request, compiler, place, folder, SILENT)
     objects.finish(making, Expectation(None, ()))
     return place / LIBRARY_NAME
+
+
+_CALLS = "calls.c"
+_TO_LAB = """
+#include <stddef.h>
+#include <stdlib.h>
+typedef int region(const void *const *, void *const *, char *, size_t);
+"""
+
+
+def _call_of(symbol: str) -> str:
+    """Return a region that calls what `support.region_worker` names in the environment."""
+    return (
+        f"int edgekit_region_{symbol}(const void *const *in, void *const *out, char *why, size_t n)"
+        f' {{ return ((region *)strtoull(getenv("{symbol}"), 0, 10))(in, out, why, n); }}'
+    )
 
 
 class _Worker:

@@ -35,11 +35,7 @@ def arm_emulator() -> str:
 
 @lru_cache(maxsize=1)
 def _agent() -> Path:
-    return next(
-        file.path
-        for file in build_agent(load_toolchain(load_board("rpi4").toolchain), "aarch64").files
-        if file.path.name == "edgekit-agent"
-    )
+    return build_agent(load_toolchain(load_board("rpi4").toolchain), "aarch64").program
 
 
 def write_board_with_i8mm(folder: Path) -> None:

@@ -8,6 +8,8 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from edgekit.building.build import build
 from edgekit.bundle.folder import Bundle, describe_file, open_bundle, write_manifest
 from edgekit.devices.elf import read_elf
@@ -15,6 +17,9 @@ from support.building import request_for, write_model
 
 _TRAP = {"x86_64": b"\x0f\x0b", "aarch64": b"\x00\x00\x00\x00"}
 _FOREVER = {"x86_64": b"\xeb\xfe", "aarch64": b"\x00\x00\x00\x14"}
+
+_ENTRIES = ("edgekit_run", "__tvm_ffi_")
+"""The first words of what runs a model: a program's steps, or the operators of TVM's machine."""
 
 
 def built_bundle(folder: Path) -> tuple[Path, Bundle]:
@@ -48,8 +53,7 @@ def with_c_library(bundle: Bundle, folder: Path, source: str, compiler: str = "g
 
 
 def with_patched_kernels(bundle: Bundle, folder: Path, *, forever: bool = False) -> Bundle:
-    """The same bundle, its compiled operators made to trap, or to loop, on their first
-    instruction."""
+    """The same bundle, its compiled code made to trap, or to loop, on its first instruction."""
     machine = read_elf(bundle.library).machine
     patch = (_FOREVER if forever else _TRAP)[machine]
     library = copied(bundle, folder) / "model.so"
@@ -66,7 +70,7 @@ def _operator_addresses(library: Path) -> list[int]:
         ["nm", "-D", "--defined-only", str(library)], capture_output=True, text=True, check=True
     ).stdout
     found = [line.split() for line in symbols.splitlines()]
-    operators = [int(f[0], 16) for f in found if f[1] == "T" and f[2].startswith("__tvm_ffi_")]
+    operators = [int(f[0], 16) for f in found if f[1] == "T" and f[2].startswith(_ENTRIES)]
     assert operators, symbols
     return operators
 
@@ -82,3 +86,12 @@ def _file_offset(library: Path, address: int) -> int:
             if start <= address < start + size:
                 return address - start + offset
     raise AssertionError(f"no segment holds {address:#x}")
+
+
+def built_for_machine(
+    model: Path, folder: Path, patch: pytest.MonkeyPatch, board: str = "local"
+) -> Bundle:
+    """A bundle whose library is for TVM's virtual machine, though the model could be a program."""
+    patch.setattr("edgekit.aot.native.compile.program_of", lambda model, module: None)
+    request = request_for(model, board)
+    return build(request, folder, use_cache=False, isolated=False).bundle

@@ -51,7 +51,7 @@ def run_offloaded(
     """Run the model with everything in the backend that it takes, and TVM's kernels for the
     rest."""
     target = load_board("local").target
-    compiled = compile_model(model, target, offload=selection, weights_apart=True)
+    compiled = compile_model(model, target, offload=selection, linked=True)
     options = selection.backends[0][1]
     labs = tuple(RegionInLab(make, region, options) for region in compiled.regions)
     return Offloaded(

@@ -1,13 +1,11 @@
 // A region in one or several loaded model libraries, called by many threads at once.
-//   region_calls SYMBOL THREADS LIMIT_MIB INPUT OUTPUT 1,3,9,9 1,10 LIB...
-// INPUT holds the region's only input, OUTPUT gets its only output. The i-th thread multiplies the
-// input by i+1 and calls the i-th library, in turns; the very first calls of all are made at the
-// same time. Afterwards each call is made again by one thread, and has to give the same bytes.
+//   region_calls THREADS LIMIT_MIB INPUT OUTPUT 1,3,9,9 1,10 LIB...
+// INPUT holds the model's only input, OUTPUT gets its only output. The i-th thread multiplies the
+// input by i+1 and calls the i-th library, in turns, each time with a program of its own; the very
+// first calls of all are made at the same time. Afterwards each call is made again by one thread, and has to give the same bytes.
 // What goes wrong is a line on stderr. A limit of 0 is none.
 #include <dlfcn.h>
-#include <dlpack/dlpack.h>
 #include <sys/resource.h>
-#include <tvm/ffi/c_api.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -22,11 +20,19 @@
 
 #include <pthread.h>
 
+#include "edgekit.h"
+
 namespace {
 
 using Shape = std::vector<int64_t>;
 using Floats = std::vector<float>;
-using Call = int (*)(void*, const TVMFFIAny*, int32_t, TVMFFIAny*);
+
+struct Library {
+  decltype(edgekit_create)* create;
+  decltype(edgekit_run)* run;
+  decltype(edgekit_error)* error;
+  decltype(edgekit_destroy)* destroy;
+};
 
 constexpr int kRounds = 3;
 
@@ -43,45 +49,30 @@ size_t count_of(const Shape& shape) {
   return count;
 }
 
-// As TVM has its tensors: at multiples of 64 bytes.
+// Memory at a multiple of 64 bytes, as kernels and libraries like it.
 struct Held {
-  Shape shape;
   float* values;
-  DLTensor tensor{};
 
-  Held(const Shape& extents, float fill) : shape(extents) {
-    const size_t size = (count_of(shape) * sizeof(float) + 63) / 64 * 64;
-    values = static_cast<float*>(std::aligned_alloc(64, size));
+  explicit Held(size_t count)
+      : values(static_cast<float*>(std::aligned_alloc(64, (count * sizeof(float) + 63) / 64 * 64))) {
     if (values == nullptr) throw std::bad_alloc();
-    for (size_t i = 0; i < count_of(shape); ++i) values[i] = fill;
-    tensor.data = values;
-    tensor.device = {kDLCPU, 0};
-    tensor.ndim = static_cast<int32_t>(shape.size());
-    tensor.dtype = {kDLFloat, 32, 1};
-    tensor.shape = shape.data();
   }
   Held(const Held&) = delete;
   ~Held() { std::free(values); }
 };
 
-std::string raised() {
-  TVMFFIObjectHandle error = nullptr;
-  TVMFFIErrorMoveFromRaised(&error);
-  if (error == nullptr) return "it says nothing";
-  const TVMFFIErrorCell* cell = TVMFFIErrorGetCellPtr(error);
-  return {cell->message.data, cell->message.size};
-}
-
-Floats called(Call call, const Floats& given, const Shape& in, const Shape& out) {
-  Held input(in, 0), output(out, 7e33f);
+Floats called(const Library& library, const Floats& given, size_t count) {
+  Held input(given.size()), output(count);
   std::memcpy(input.values, given.data(), given.size() * sizeof(float));
-  TVMFFIAny arguments[2] = {}, result = {};
-  for (int i = 0; i < 2; ++i) {
-    arguments[i].type_index = kTVMFFIDLTensorPtr;
-    arguments[i].v_ptr = i == 0 ? &input.tensor : &output.tensor;
-  }
-  if (call(nullptr, arguments, 2, &result) != 0) throw std::runtime_error(raised());
-  return {output.values, output.values + count_of(out)};
+  edgekit_program* program = library.create(nullptr, 1);
+  if (program == nullptr) throw std::runtime_error("no memory for a program");
+  const void* in[] = {input.values};
+  void* out[] = {output.values};
+  const int failed = library.run(program, in, out);
+  const std::string why = failed ? library.error(program) : "";
+  library.destroy(program);
+  if (failed) throw std::runtime_error(why);
+  return {output.values, output.values + count};
 }
 
 Floats times(const Floats& values, float factor) {
@@ -90,12 +81,21 @@ Floats times(const Floats& values, float factor) {
   return made;
 }
 
-Call found(const char* library, const std::string& symbol) {
-  void* loaded = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+template <typename Function>
+void find(void* loaded, const char* name, Function*& found) {
+  found = reinterpret_cast<Function*>(dlsym(loaded, name));
+  if (found == nullptr) throw std::runtime_error(dlerror());
+}
+
+Library opened(const char* path) {
+  void* loaded = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (loaded == nullptr) throw std::runtime_error(dlerror());
-  void* function = dlsym(loaded, ("__tvm_ffi_" + symbol).c_str());
-  if (function == nullptr) throw std::runtime_error(dlerror());
-  return reinterpret_cast<Call>(function);
+  Library library;
+  find(loaded, "edgekit_create", library.create);
+  find(loaded, "edgekit_run", library.run);
+  find(loaded, "edgekit_error", library.error);
+  find(loaded, "edgekit_destroy", library.destroy);
+  return library;
 }
 
 void limit_memory(long mebibytes) {
@@ -110,20 +110,22 @@ void limit_memory(long mebibytes) {
 }
 
 void call_all(int argc, char** argv) {
-  if (argc < 9) throw std::invalid_argument("too few arguments");
-  const std::string symbol = argv[1];
-  const int threads = std::atoi(argv[2]);
-  const Shape in = shape_of(argv[6]), out = shape_of(argv[7]);
-  std::vector<Call> calls;
-  for (int i = 8; i < argc; ++i) calls.push_back(found(argv[i], symbol));
-  if (std::set<Call>(calls.begin(), calls.end()).size() != calls.size())
-    throw std::runtime_error("two libraries share one region");
-  Floats given(count_of(in));
-  FILE* file = std::fopen(argv[4], "rb");
+  if (argc < 8) throw std::invalid_argument("too few arguments");
+  const int threads = std::atoi(argv[1]);
+  const size_t out = count_of(shape_of(argv[6]));
+  std::vector<Library> calls;
+  std::set<void*> apart;
+  for (int i = 7; i < argc; ++i) {
+    calls.push_back(opened(argv[i]));
+    apart.insert(reinterpret_cast<void*>(calls.back().run));
+  }
+  if (apart.size() != calls.size()) throw std::runtime_error("two libraries are one");
+  Floats given(count_of(shape_of(argv[5])));
+  FILE* file = std::fopen(argv[3], "rb");
   if (file == nullptr || std::fread(given.data(), sizeof(float), given.size(), file) != given.size())
     throw std::runtime_error("the input is cut off");
   std::fclose(file);
-  limit_memory(std::atol(argv[3]));
+  limit_memory(std::atol(argv[2]));
 
   const size_t libraries = calls.size();
   std::vector<std::vector<Floats>> made(static_cast<size_t>(threads));
@@ -137,7 +139,7 @@ void call_all(int argc, char** argv) {
       pthread_barrier_wait(&together);
       try {
         for (int round = 0; round < kRounds; ++round)
-          made[i].push_back(called(calls[i % libraries], own, in, out));
+          made[i].push_back(called(calls[i % libraries], own, out));
       } catch (const std::exception& error) {
         problems[i] = error.what();
       }
@@ -147,12 +149,12 @@ void call_all(int argc, char** argv) {
     if (!problem.empty()) throw std::runtime_error(problem);
   for (size_t i = 0; i < made.size(); ++i) {
     const Floats alone =
-        called(calls[(i + 1) % libraries], times(given, static_cast<float>(i + 1)), in, out);
+        called(calls[(i + 1) % libraries], times(given, static_cast<float>(i + 1)), out);
     for (const Floats& one : made[i])
       if (std::memcmp(one.data(), alone.data(), alone.size() * sizeof(float)) != 0)
         throw std::runtime_error("thread " + std::to_string(i) + " got other numbers");
   }
-  FILE* result = std::fopen(argv[5], "wb");
+  FILE* result = std::fopen(argv[4], "wb");
   if (result == nullptr) throw std::runtime_error("no file for the output");
   std::fwrite(made[0][0].data(), sizeof(float), made[0][0].size(), result);
   std::fclose(result);

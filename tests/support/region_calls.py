@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 import onnx
 
+from edgekit.aot.native.write import SOURCE
 from edgekit.backends.base import Region
 from edgekit.backends.offloading import partition_model
 from edgekit.backends.plan import OffloadPlan, selection_of
 from edgekit.building.build import build
-from edgekit.cross.runtime import ffi_headers, runtime_libraries
 from edgekit.cross.toolchain import find_cxx_compiler
 from edgekit.models.model import import_model
 from edgekit.profiles.board import Board, load_board
@@ -92,7 +92,7 @@ def call_region(
     (folder / "input").write_bytes(np.ascontiguousarray(value, np.float32).tobytes())
     words = [
         *(_emulator(memory) if emulated else ()),
-        *(str(program), built.region.symbol, str(threads), "0" if emulated else str(memory)),
+        *(str(program), str(threads), "0" if emulated else str(memory)),
         *(str(folder / "input"), str(folder / "output")),
         *(_extents(given.shape), _extents(made.shape)),
         *map(str, libraries or (built.library,)),
@@ -131,7 +131,6 @@ def _program(board_name: str) -> Path:
         find_cxx_compiler(toolchain),
         ("-std=c++17", "-O1"),
         Path(__file__).with_suffix(".cc"),
-        (ffi_headers(),),
-        ("-L", ".", "-Wl,-rpath,$ORIGIN", "-ltvm_ffi", "-ldl", "-pthread"),
-        {"libtvm_ffi.so": runtime_libraries(board.cpu.arch)["libtvm_ffi.so"]},
+        (SOURCE,),
+        ("-ldl", "-pthread"),
     )

@@ -191,7 +191,7 @@ def run_both(
     from support.deployed import run_deployed
 
     model = import_model(source)
-    compiled = compile_model(model, load_board("local").target, weights_apart=True)
+    compiled = compile_model(model, load_board("local").target, linked=True)
     values = run_deployed(compiled, [feeds[spec.name] for spec in model.inputs])
     found = {spec.name: value for spec, value in zip(model.outputs, values, strict=True)}
     return found, oracle_for(source).run(feeds)

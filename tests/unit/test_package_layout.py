@@ -32,8 +32,9 @@ AT_HOME: dict[str, str] = {
     "backends.graph backends.match backends.matching backends.partition backends.rewrite "
     "backends.picture backends.extract "
     "backends.*.rules backends.*.rules.* backends.*.quantised "
-    "aot.lower aot.read aot.loops aot.loops.* aot.quantised aot.quantised.*",
-    "tvm_ffi": "base.tvm_compat devices.local.worker compiler.* tuning.kernels aot.loops.* "
+    "aot.lower aot.read aot.loops aot.loops.* aot.quantised aot.quantised.* "
+    "aot.native.compile aot.native.steps",
+    "tvm_ffi": "base.tvm_compat devices.local.machine compiler.* tuning.kernels aot.loops.* "
     "tuning.builder tuning.filters tuning.evolution",
     "onnx": "models.onnx models.onnx.* verbs.quantization.quantiser verbs.quantization.loss "
     "backends.tensorrt.graph models.onnx_oracle testing.*",

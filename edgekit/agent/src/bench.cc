@@ -1,14 +1,13 @@
 // bench LIBRARY SAMPLE: times inferences one by one, then, on request, kernel by kernel.
 #include <sys/resource.h>
-#include <tvm/ffi/function.h>
 
 #include <algorithm>
-#include <map>
 
 #include "commands.h"
 #include "json.h"
 #include "machine.h"
 #include "model.h"
+#include "npy.h"
 
 namespace edgekit {
 namespace {
@@ -34,69 +33,6 @@ class Progress {
   int64_t next_ = Now() + kBetweenProgress;
 };
 
-struct Kernel {
-  int64_t calls = 0;
-  std::vector<int64_t> nanoseconds;  // one for each inference
-};
-
-int64_t Median(std::vector<int64_t> values) {
-  std::sort(values.begin(), values.end());
-  size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
-
-// Time inside each kernel, without the kernels that it calls.
-class Profiler {
- public:
-  std::string Measure(Model& model, const Tensors& inputs, size_t runs, Progress& progress) {
-    model.SetInstrument(tvm::ffi::Function::FromPacked(
-        [this, runs](const tvm::ffi::AnyView* args, int32_t, tvm::ffi::Any* result) {
-          const int64_t now = Now();
-          if (args[2].cast<bool>()) {
-            open_.push_back({now, 0});
-          } else {
-            End(now, args[1].cast<std::string>(), runs);
-          }
-          *result = 0;  // go on as normal
-        }));
-    for (run_ = 0; run_ < runs; ++run_) {
-      model.Run(inputs);
-      progress.Report("profiling", run_ + 1);
-    }
-    std::string list;
-    for (const auto& [name, kernel] : kernels_) {
-      list += (list.empty() ? "" : ", ") + Object()
-                                               .Text("name", name)
-                                               .Int("calls", kernel.calls)
-                                               .Int("nanoseconds", Median(kernel.nanoseconds))
-                                               .Str();
-    }
-    return "[" + list + "]";
-  }
-
- private:
-  struct Open {
-    int64_t started;
-    int64_t within;  // time in the kernels that it called
-  };
-
-  void End(int64_t now, const std::string& name, size_t runs) {
-    if (open_.empty()) return;
-    const Open ended = open_.back();
-    open_.pop_back();
-    const int64_t taken = now - ended.started;
-    if (!open_.empty()) open_.back().within += taken;
-    Kernel& kernel = kernels_[name];
-    kernel.nanoseconds.resize(runs);
-    kernel.calls += 1;
-    kernel.nanoseconds[run_] += taken - ended.within;
-  }
-
-  size_t run_ = 0;
-  std::vector<Open> open_;
-  std::map<std::string, Kernel> kernels_;
-};
-
 }  // namespace
 
 int Bench(Arguments arguments) {
@@ -111,11 +47,12 @@ int Bench(Arguments arguments) {
   Tensors inputs = ReadSample(rest[1]);
   bool memory_known = ResetPeakMemory();
   int64_t memory_before = memory_known ? StatusBytes("VmRSS") : -1;
-  Model model = Model::Load(rest[0], threads);
+  std::unique_ptr<Model> model = Model::Load(rest[0], threads);
+  model->Take(inputs);
   Object host_before = HostState();
   Progress progress;
   for (size_t done = 0; done < warmup; ++done) {
-    model.Run(inputs);
+    model->Run();
     progress.Report("warm-up", done + 1);
   }
   std::vector<int64_t> samples;
@@ -125,7 +62,7 @@ int Bench(Arguments arguments) {
   int64_t enough = Now() + static_cast<int64_t>(seconds * 1e9);
   while (samples.size() < kMostSamples) {
     int64_t started = Now();
-    tvm::ffi::Any result = model.Run(inputs);
+    model->Run();
     samples.push_back(Now() - started);
     // Later, the samples themselves would count as the model's memory.
     if (samples.size() == 1 && memory_known) memory_peak = StatusBytes("VmHWM");
@@ -138,9 +75,9 @@ int Bench(Arguments arguments) {
   for (int64_t sample : samples) list += (list.empty() ? "" : ",") + std::to_string(sample);
   Object answer;
   answer.Raw("nanoseconds", "[" + list + "]")
-      .Int("load_nanoseconds", model.load_nanoseconds())
+      .Int("load_nanoseconds", model->load_nanoseconds())
       .Int("warmup", static_cast<int64_t>(warmup))
-      .Int("threads", model.threads())
+      .Int("threads", model->threads())
       .IntOrNull("memory_before", memory_before)
       .IntOrNull("memory_peak", memory_peak)
       .IntOrNull("preemptions", preemptions)
@@ -148,7 +85,7 @@ int Bench(Arguments arguments) {
       .Raw("host_after", host_after.Str());
   if (profiled > 0) {
     answer.Int("profiled", static_cast<int64_t>(profiled))
-        .Raw("kernels", Profiler().Measure(model, inputs, profiled, progress));
+        .Raw("kernels", model->Profile(profiled, [&](size_t done) { progress.Report("profiling", done); }));
   }
   Say(answer);
   return 0;

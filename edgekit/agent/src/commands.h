@@ -21,6 +21,13 @@ class Arguments {
   std::vector<std::string> left_;
 };
 
+struct Command {
+  const char* name;
+  int (*run)(Arguments arguments);
+};
+
+extern const std::vector<Command> kCommands;
+
 int Attend(Arguments arguments);
 int Info(Arguments arguments);
 int Run(Arguments arguments);

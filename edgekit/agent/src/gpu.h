@@ -1,6 +1,8 @@
 // Models whose kernels run on a GPU: their tensors lie in its memory.
 #pragma once
 
+#include <tvm/ffi/container/tensor.h>
+
 #include <string>
 
 #include "model.h"

@@ -1,15 +1,20 @@
-// edgekit-agent: edgekit's program on a Linux board. It runs a model once, measures it, and serves
-// TVM's RPC protocol, with libtvm_runtime and libtvm_ffi from the same folder.
-#include <tvm/ffi/error.h>
+// edgekit-agent: edgekit's program on a Linux board. It runs a model once, measures it, and keeps
+// versions. edgekit-agent-tvm is the same with libtvm_runtime and libtvm_ffi from the same folder: for
+// models that need TVM's virtual machine, and for TVM's RPC protocol. `--runtime FOLDER COMMAND ...`
+// runs a command by the second one.
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <stdexcept>
 #include <string>
 
 #include "commands.h"
 #include "json.h"
+#include "model.h"
 
 namespace edgekit {
 
@@ -74,26 +79,42 @@ int Fail(const std::string& kind, const std::string& message, int code) {
 
 }  // namespace
 
+namespace {
+
+constexpr char kWithRuntime[] = "edgekit-agent-tvm";
+
+// Becomes the program with TVM's runtime in `folder`; returns only if that fails.
+void BecomeTheOther(const std::string& folder, const std::vector<std::string>& words) {
+  const std::string path = folder + "/" + kWithRuntime;
+  std::vector<char*> given{const_cast<char*>(path.c_str())};
+  for (const std::string& word : words) given.push_back(const_cast<char*>(word.c_str()));
+  given.push_back(nullptr);
+  execv(path.c_str(), given.data());
+  throw std::runtime_error("cannot start " + path + ": " + std::strerror(errno));
+}
+
+}  // namespace
+
 int RunCommand(std::vector<std::string> words) {
-  const std::string command = words.empty() ? "" : words[0];
-  if (!words.empty()) words.erase(words.begin());
-  Arguments arguments(std::move(words));
+  const std::string name = words.empty() ? "" : words[0];
   try {
-    if (command == "attend") return Attend(arguments);
-    if (command == "info") return Info(arguments);
-    if (command == "run") return Run(arguments);
-    if (command == "bench") return Bench(arguments);
-    if (command == "serve") return Serve(arguments);
-    if (command == "watch") return Watch(arguments);
-    if (command == "--version") {
+    if (name == "--runtime" && words.size() > 2) {
+      BecomeTheOther(words[1], {words.begin() + 2, words.end()});
+    }
+    if (name == "--version") {
       std::puts(EDGEKIT_AGENT_VERSION);
       return 0;
     }
-    throw std::invalid_argument("usage: edgekit-agent attend|info|run|bench|serve|watch|--version ...");
+    std::string names = "--version";
+    for (const Command& command : kCommands) {
+      if (name == command.name) return command.run(Arguments({words.begin() + 1, words.end()}));
+      names = std::string(command.name) + "|" + names;
+    }
+    throw std::invalid_argument("usage: edgekit-agent " + names + " ...");
   } catch (const std::invalid_argument& error) {
     return Fail("usage", error.what(), kUsage);
-  } catch (const tvm::ffi::Error& error) {
-    return Fail(error.kind(), error.message(), kFailed);
+  } catch (const ModelError& error) {
+    return Fail(error.kind(), error.what(), kFailed);
   } catch (const std::exception& error) {
     return Fail("error", error.what(), kFailed);
   }

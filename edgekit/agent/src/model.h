@@ -1,48 +1,58 @@
-// A compiled model: TVM's virtual machine in a shared library.
+// A compiled model that is loaded into this process.
 #pragma once
 
-#include <tvm/ffi/container/array.h>
-#include <tvm/ffi/container/tensor.h>
-#include <tvm/ffi/extra/module.h>
-
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <stdexcept>
 #include <string>
-#include <vector>
+
+#include "tensor.h"
 
 namespace edgekit {
 
-using Tensors = std::vector<tvm::ffi::Tensor>;
+// An error of a model or of what runs it, with its kind for the host.
+class ModelError : public std::runtime_error {
+ public:
+  ModelError(std::string kind, const std::string& message)
+      : std::runtime_error(message), kind_(std::move(kind)) {}
+  const std::string& kind() const { return kind_; }
+
+ private:
+  std::string kind_;
+};
 
 class Model {
  public:
-  // `threads` 0 leaves the number to TVM. It must be set before the pool exists, so only once.
-  static Model Load(const std::string& library, int threads);
+  virtual ~Model() = default;
 
-  // Compiled code may throw tvm::ffi::Error or end the process. Inputs and outputs lie in the CPU's
-  // memory, even if the model runs on a GPU.
-  tvm::ffi::Any Run(const Tensors& inputs);
-  static Tensors Flatten(const tvm::ffi::Any& result);
+  // `threads` 0 takes one for each core.
+  static std::unique_ptr<Model> Load(const std::string& library, int threads);
+
+  // Prepares the inputs for all runs that follow.
+  virtual void Take(const Tensors& inputs) = 0;
+
+  // Compiled code may throw ModelError or end the process.
+  virtual void Run() = 0;
+
+  // The outputs of the last run.
+  virtual Tensors Outputs() = 0;
+
+  // The time of each kernel or step, as a list in JSON; `done` hears the number of finished runs.
+  virtual std::string Profile(size_t runs, const std::function<void(size_t)>& done) = 0;
 
   int threads() const { return threads_; }
   int64_t load_nanoseconds() const { return load_nanoseconds_; }
 
-  // Called by the virtual machine before and after each kernel; an empty function ends it.
-  void SetInstrument(tvm::ffi::Function instrument);
-
- private:
-  Model(tvm::ffi::Module library, tvm::ffi::Module machine, tvm::ffi::Function main, int device)
-      : library_(library), machine_(machine), main_(main), device_(device) {}
-
-  tvm::ffi::Module library_;
-  tvm::ffi::Module machine_;
-  tvm::ffi::Function main_;
-  int device_;
+ protected:
   int threads_ = 0;
   int64_t load_nanoseconds_ = 0;
 };
 
-// The tensors input-0.npy, input-1.npy, ... of a folder, in order.
-Tensors ReadSample(const std::string& folder);
-
 int64_t Now();  // nanoseconds, monotonic
+int64_t Median(std::vector<int64_t> values);
+
+// dlopen searches the system's folders for a name without a slash, so one is added.
+std::string AsPath(const std::string& library);
 
 }  // namespace edgekit

@@ -5,40 +5,29 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <new>
 #include <stdexcept>
-#include <vector>
+
+#include <sys/stat.h>
 
 namespace edgekit {
 namespace {
 
-using tvm::ffi::Shape;
-using tvm::ffi::Tensor;
-
 constexpr size_t kAlignment = 64;
 constexpr size_t kLongestHeader = 1 << 16;
 
-struct CpuAllocator {
-  void AllocData(DLTensor* tensor) {
-    size_t bytes = tvm::ffi::GetDataSize(*tensor);
-    size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-    tensor->data = std::aligned_alloc(kAlignment, rounded ? rounded : kAlignment);
-    if (tensor->data == nullptr) throw std::bad_alloc();
-  }
-  void FreeData(DLTensor* tensor) { std::free(tensor->data); }
-};
-
 struct NamedType {
   const char* descr;
-  DLDataType type;
+  const char* dtype;
+  int64_t width;
 };
 
 // numpy has no bfloat16: edgekit writes it as two opaque bytes.
 constexpr NamedType kTypes[] = {
-    {"<f4", {kDLFloat, 32, 1}}, {"<f2", {kDLFloat, 16, 1}}, {"|V2", {kDLBfloat, 16, 1}},
-    {"<f8", {kDLFloat, 64, 1}}, {"|i1", {kDLInt, 8, 1}},    {"<i2", {kDLInt, 16, 1}},
-    {"<i4", {kDLInt, 32, 1}},   {"<i8", {kDLInt, 64, 1}},   {"|u1", {kDLUInt, 8, 1}},
-    {"<u2", {kDLUInt, 16, 1}},  {"<u4", {kDLUInt, 32, 1}},  {"<u8", {kDLUInt, 64, 1}},
-    {"|b1", {kDLBool, 8, 1}},
+    {"<f4", "float32", 4}, {"<f2", "float16", 2}, {"|V2", "bfloat16", 2}, {"<f8", "float64", 8},
+    {"|i1", "int8", 1},    {"<i2", "int16", 2},   {"<i4", "int32", 4},    {"<i8", "int64", 8},
+    {"|u1", "uint8", 1},   {"<u2", "uint16", 2},  {"<u4", "uint32", 4},   {"<u8", "uint64", 8},
+    {"|b1", "bool", 1},
 };
 
 std::string After(const std::string& header, const std::string& key, const std::string& path) {
@@ -48,10 +37,10 @@ std::string After(const std::string& header, const std::string& key, const std::
   return at == std::string::npos ? "" : header.substr(at);
 }
 
-DLDataType TypeOf(const std::string& header, const std::string& path) {
+const NamedType& TypeOf(const std::string& header, const std::string& path) {
   std::string rest = After(header, "descr", path);
   for (const NamedType& named : kTypes) {
-    if (rest.rfind("'" + std::string(named.descr) + "'", 0) == 0) return named.type;
+    if (rest.rfind("'" + std::string(named.descr) + "'", 0) == 0) return named;
   }
   throw std::runtime_error(path + " holds a type this program does not read: " + rest.substr(0, 12));
 }
@@ -80,9 +69,9 @@ std::vector<int64_t> ShapeOf(const std::string& header, const std::string& path)
 
 // Refuses a shape before it asks for memory that the file does not fill. Strides are products of
 // extents: they must not overflow either, also where an extent of zero leaves no data.
-void CheckSize(const std::vector<int64_t>& shape, DLDataType type, uint64_t left,
+void CheckSize(const std::vector<int64_t>& shape, int64_t width, uint64_t left,
                const std::string& path) {
-  int64_t most = (type.bits + 7) / 8;
+  int64_t most = width;
   bool empty = false;
   for (int64_t extent : shape) {
     empty = empty || extent == 0;
@@ -97,6 +86,13 @@ void CheckSize(const std::vector<int64_t>& shape, DLDataType type, uint64_t left
 }
 
 }  // namespace
+
+Tensor NewTensor(std::string dtype, std::vector<int64_t> shape, size_t bytes) {
+  const size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  void* data = std::aligned_alloc(kAlignment, rounded ? rounded : kAlignment);
+  if (data == nullptr) throw std::bad_alloc();
+  return {std::move(dtype), std::move(shape), bytes, std::shared_ptr<void>(data, std::free)};
+}
 
 Tensor ReadNpy(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -121,15 +117,15 @@ Tensor ReadNpy(const std::string& path) {
   if (After(header, "fortran_order", path).rfind("False", 0) != 0) {
     throw std::runtime_error(path + " is in Fortran order");
   }
-  DLDataType type = TypeOf(header, path);
+  const NamedType& type = TypeOf(header, path);
   std::vector<int64_t> shape = ShapeOf(header, path);
   std::streampos data = file.tellg();
   file.seekg(0, std::ios::end);
   uint64_t left = static_cast<uint64_t>(file.tellg() - data);
-  CheckSize(shape, type, left, path);
+  CheckSize(shape, type.width, left, path);
   file.seekg(data);
-  Tensor tensor = Tensor::FromNDAlloc(CpuAllocator(), Shape(shape), type, DLDevice{kDLCPU, 0});
-  if (!file.read(static_cast<char*>(tensor.data_ptr()), static_cast<std::streamsize>(left))) {
+  Tensor tensor = NewTensor(type.dtype, std::move(shape), left);
+  if (!file.read(static_cast<char*>(tensor.data.get()), static_cast<std::streamsize>(left))) {
     throw std::runtime_error(path + " is cut off");
   }
   return tensor;
@@ -137,16 +133,13 @@ Tensor ReadNpy(const std::string& path) {
 
 void WriteNpy(const std::string& path, const Tensor& tensor) {
   const char* descr = nullptr;
-  DLDataType type = tensor.dtype();
   for (const NamedType& named : kTypes) {
-    if (named.type.code == type.code && named.type.bits == type.bits && type.lanes == 1) {
-      descr = named.descr;
-    }
+    if (tensor.dtype == named.dtype) descr = named.descr;
   }
   if (descr == nullptr) throw std::runtime_error("an output has a type that .npy can't hold");
   std::string header = "{'descr': '" + std::string(descr) + "', 'fortran_order': False, 'shape': (";
-  for (int64_t extent : tensor.shape()) header += std::to_string(extent) + ", ";
-  if (tensor.ndim() > 1) header.resize(header.size() - 2);
+  for (int64_t extent : tensor.shape) header += std::to_string(extent) + ", ";
+  if (tensor.shape.size() > 1) header.resize(header.size() - 2);
   header += "), }";
   header.append((kAlignment - (10 + header.size() + 1) % kAlignment) % kAlignment, ' ');
   header += '\n';
@@ -159,14 +152,25 @@ void WriteNpy(const std::string& path, const Tensor& tensor) {
   std::string temporary = path + ".part";
   std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
   file << start << header;
-  file.write(static_cast<const char*>(tensor.data_ptr()),
-             static_cast<std::streamsize>(tvm::ffi::GetDataSize(tensor)));
+  file.write(static_cast<const char*>(tensor.data.get()),
+             static_cast<std::streamsize>(tensor.bytes));
   file.close();
   if (!file || std::rename(temporary.c_str(), path.c_str()) != 0) {
     std::string reason = std::strerror(errno);
     std::remove(temporary.c_str());
     throw std::runtime_error("cannot write " + path + ": " + reason);
   }
+}
+
+Tensors ReadSample(const std::string& folder) {
+  Tensors inputs;
+  for (;;) {
+    std::string path = folder + "/input-" + std::to_string(inputs.size()) + ".npy";
+    struct stat status;
+    if (stat(path.c_str(), &status) != 0) break;
+    inputs.push_back(ReadNpy(path));
+  }
+  return inputs;
 }
 
 }  // namespace edgekit

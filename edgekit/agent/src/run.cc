@@ -10,17 +10,17 @@ int Run(Arguments arguments) {
   int threads = static_cast<int>(arguments.Number("--threads", 0));
   auto rest = arguments.Rest(2, "run [--threads N] LIBRARY SAMPLE...");
   Say(Object().Text("phase", "loading"));
-  Model model = Model::Load(rest[0], threads);
+  std::unique_ptr<Model> model = Model::Load(rest[0], threads);
   Say(Object()
           .Text("phase", "running")
-          .Int("load_nanoseconds", model.load_nanoseconds())
-          .Int("threads", model.threads()));
+          .Int("load_nanoseconds", model->load_nanoseconds())
+          .Int("threads", model->threads()));
   for (size_t i = 1; i < rest.size(); ++i) {
-    Tensors inputs = ReadSample(rest[i]);
+    model->Take(ReadSample(rest[i]));
     int64_t started = Now();
-    tvm::ffi::Any result = model.Run(inputs);
+    model->Run();
     int64_t nanoseconds = Now() - started;
-    Tensors outputs = Model::Flatten(result);
+    Tensors outputs = model->Outputs();
     for (size_t k = 0; k < outputs.size(); ++k) {
       WriteNpy(rest[i] + "/output-" + std::to_string(k) + ".npy", outputs[k]);
     }

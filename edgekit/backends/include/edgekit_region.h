@@ -1,5 +1,7 @@
-// What the C++ of a region needs to be callable from TVM: checked arguments, one instance made at
-// the first call, and errors that reach the caller as errors.
+// What the C++ of a region needs to be called: one instance made at the first call, and errors that
+// reach the caller as errors. A program without a runtime calls a plain C function. With
+// EDGEKIT_WITH_TVM, TVM's virtual machine calls a function of its own interface, whose arguments are
+// checked.
 //
 // A region is a class with
 //   Region();                                                    may throw std::exception
@@ -11,7 +13,9 @@
 #pragma once
 
 #include <dlpack/dlpack.h>
+#ifdef EDGEKIT_WITH_TVM
 #include <tvm/ffi/c_api.h>
+#endif
 
 #include <cstdint>
 #include <cstdio>
@@ -36,14 +40,6 @@ struct Blob {
   const unsigned char* data;
   size_t size;
 };
-
-inline DLTensor* tensor_of(const TVMFFIAny& argument) {
-  if (argument.type_index == kTVMFFIDLTensorPtr) return static_cast<DLTensor*>(argument.v_ptr);
-  if (argument.type_index == kTVMFFITensor)
-    return reinterpret_cast<DLTensor*>(reinterpret_cast<char*>(argument.v_obj) +
-                                       sizeof(TVMFFIObject));
-  return nullptr;
-}
 
 inline std::string shape_text(int rank, const int64_t* shape) {
   std::string text = "[";
@@ -96,6 +92,16 @@ inline void check(const DLTensor* given, const Tensor& wanted) {
   if (!is_contiguous(*given)) throw std::invalid_argument(name + " is not contiguous");
 }
 
+inline DLTensor described(void* data, const Tensor& tensor) {
+  DLTensor made{};
+  made.data = data;
+  made.device = {kDLCPU, 0};
+  made.ndim = tensor.rank;
+  made.dtype = tensor.dtype;
+  made.shape = const_cast<int64_t*>(tensor.shape);
+  return made;
+}
+
 inline void* data_of(const DLTensor* tensor) {
   return static_cast<char*>(tensor->data) + tensor->byte_offset;
 }
@@ -109,6 +115,42 @@ Region& instance_of() {
   std::lock_guard<std::mutex> lock(making);
   if (!made) made.reset(new Region());
   return *made;
+}
+
+inline std::string failure_of(const char* symbol, const std::exception* error) {
+  return "region " + std::string(symbol) + (error ? ": " + std::string(error->what()) : " failed");
+}
+
+// Runs a region on memory of the shapes and types that it was made for.
+template <typename Region, int Inputs, int Outputs>
+int call_plain(const char* symbol, const Tensor (&inputs)[Inputs], const Tensor (&outputs)[Outputs],
+               const void* const* given, void* const* made, char* text, size_t size) {
+  std::string failure;
+  try {
+    DLTensor from[Inputs], to[Outputs];
+    const DLTensor* sources[Inputs];
+    DLTensor* results[Outputs];
+    for (int i = 0; i < Inputs; ++i)
+      sources[i] = &(from[i] = described(const_cast<void*>(given[i]), inputs[i]));
+    for (int i = 0; i < Outputs; ++i) results[i] = &(to[i] = described(made[i], outputs[i]));
+    instance_of<Region>().run(sources, results);
+    return 0;
+  } catch (const std::exception& error) {
+    failure = failure_of(symbol, &error);
+  } catch (...) {
+    failure = failure_of(symbol, nullptr);
+  }
+  std::snprintf(text, size, "%s", failure.c_str());
+  return -1;
+}
+
+#ifdef EDGEKIT_WITH_TVM
+inline DLTensor* tensor_of(const TVMFFIAny& argument) {
+  if (argument.type_index == kTVMFFIDLTensorPtr) return static_cast<DLTensor*>(argument.v_ptr);
+  if (argument.type_index == kTVMFFITensor)
+    return reinterpret_cast<DLTensor*>(reinterpret_cast<char*>(argument.v_obj) +
+                                       sizeof(TVMFFIObject));
+  return nullptr;
 }
 
 template <typename Region, int Inputs, int Outputs>
@@ -132,32 +174,38 @@ int call(const char* symbol, const Tensor (&inputs)[Inputs], const Tensor (&outp
     result->v_int64 = 0;
     return 0;
   } catch (const std::exception& error) {
-    TVMFFIErrorSetRaisedFromCStr("RuntimeError",
-                                 ("region " + std::string(symbol) + ": " + error.what()).c_str());
+    TVMFFIErrorSetRaisedFromCStr("RuntimeError", failure_of(symbol, &error).c_str());
   } catch (...) {
-    TVMFFIErrorSetRaisedFromCStr("RuntimeError",
-                                 ("region " + std::string(symbol) + " failed").c_str());
+    TVMFFIErrorSetRaisedFromCStr("RuntimeError", failure_of(symbol, nullptr).c_str());
   }
   return -1;
 }
+#endif
 
 }  // namespace edgekit
 
 // `inputs` and `outputs` are arrays of edgekit::Tensor.
 #define EDGEKIT_REGION(symbol, Region, inputs, outputs)                                       \
+  extern "C" __attribute__((visibility("hidden"))) int edgekit_region_##symbol(               \
+      const void* const* given, void* const* made, char* text, size_t size) {                 \
+    return edgekit::call_plain<Region>(#symbol, inputs, outputs, given, made, text, size);    \
+  }                                                                                           \
+  EDGEKIT_REGION_FOR_TVM(symbol, Region, inputs, outputs)
+
+#ifdef EDGEKIT_WITH_TVM
+#define EDGEKIT_REGION_FOR_TVM(symbol, Region, inputs, outputs)                               \
   extern "C" __attribute__((visibility("default"))) int __tvm_ffi_##symbol(                   \
       void*, const TVMFFIAny* arguments, int32_t count, TVMFFIAny* result) {                  \
     return edgekit::call<Region>(#symbol, inputs, outputs, arguments, count, result);         \
   }
 
+#else
+#define EDGEKIT_REGION_FOR_TVM(symbol, Region, inputs, outputs)
+#endif
+
 // A function that returns how many bytes of inputs and outputs a call copies or rearranges:
 // `copied_in_a_call` of the Region.
 #define EDGEKIT_COPIED(symbol, Region)                                                        \
-  extern "C" __attribute__((visibility("default"))) int __tvm_ffi_##symbol##_copied(          \
-      void*, const TVMFFIAny*, int32_t, TVMFFIAny* result) {                                  \
-    result->type_index = kTVMFFIInt;                                                          \
-    result->zero_padding = 0;                                                                 \
-    result->v_int64 =                                                                         \
-        static_cast<int64_t>(edgekit::instance_of<Region>().copied_in_a_call());              \
-    return 0;                                                                                 \
+  extern "C" __attribute__((visibility("default"))) size_t edgekit_copied_##symbol() {        \
+    return edgekit::instance_of<Region>().copied_in_a_call();                                 \
   }

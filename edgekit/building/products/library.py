@@ -35,10 +35,8 @@ from edgekit.bundle.manifest import Kernel, Region
 from edgekit.bundle.manifest_runners import RunnerEntry
 from edgekit.compiler.cuda.toolkit import PACKAGES, find_toolkit
 from edgekit.compiler.schedules.choices import NO_CHOICES, Choices
-from edgekit.cross.library_code import write_index_error, write_mark
-from edgekit.cross.link import Linker, Objects, export_objects, link_shared_library
-from edgekit.cross.runtime import cuda_runtime, ffi_headers
-from edgekit.cross.weights import write_weights
+from edgekit.cross.link import Linker, Objects, link_shared_library
+from edgekit.cross.runtime import cuda_runtime
 from edgekit.devices.elf import weight_bytes
 from edgekit.profiles.cpu import Target
 
@@ -62,16 +60,16 @@ class LibraryJob(CompileJob):
         from edgekit.backends.offloading import compile_model
 
         selection = selection_of(self.offload) if self.offload.backends else None
+        backends = selection.backends if selection else ()
         compiled = compile_model(
             model,
             self.target,
             offload=selection,
-            weights_apart=True,
+            linked=True,
             choices=self.choices,
             dump_ir=self.dump_ir,
             events=events,
         )
-        backends = selection.backends if selection else ()
         with events.stage("write the object files"):
             return write_objects(compiled, self.target, backends, self.scratch)
 
@@ -82,14 +80,17 @@ def write_objects(
     backends: Sequence[tuple[Backend, Options]],
     scratch: Path,
 ) -> CompiledModel:
-    """Write TVM's objects, the weights and the regions into the scratch folder."""
-    objects = export_objects(compiled.executable, target.triple, scratch)
-    sources = (*write_weights(compiled.weights, scratch), *write_mark(target, scratch))
-    if compiled.checks_indices:
-        sources = (*sources, *write_index_error(scratch))
-    objects = objects.with_sources(sources, ffi_headers())
+    """Write the compiled code and the regions into the scratch folder."""
+    objects = compiled.code.write(target, scratch)
     regions = write_regions(compiled.regions, backends, scratch)
-    return CompiledModel(objects, regions, compiled.decisions, compiled.rules, compiled.choices)
+    return CompiledModel(
+        objects,
+        compiled.code.needs_runtime,
+        regions,
+        compiled.decisions,
+        compiled.rules,
+        compiled.choices,
+    )
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,8 @@ class CompiledModel(Compiled):
     """Object files, and the regions of backends as source."""
 
     objects: Objects
+    needs_runtime: bool = False
+    """Whether TVM's virtual machine runs the code."""
     regions: tuple[RegionFiles, ...] = ()
     decisions: tuple[Decision, ...] = ()
     """The backend of each operator; empty without backends."""
@@ -129,7 +132,7 @@ class CompiledModel(Compiled):
         folder, scratch, events = making.folder, making.scratch, making.events
         board, toolchain = making.request.board, making.request.toolchain
         linker = Linker.for_board(board, toolchain, making.compiler)
-        bench = Workbench(board, toolchain, linker, scratch, events)
+        bench = Workbench(board, toolchain, linker, scratch, events, self.needs_runtime)
         objects = self.objects
         beside = [*making.product.run_time_libraries(board, events)]
         runners: tuple[RunnerEntry, ...] = ()

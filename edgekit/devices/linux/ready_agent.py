@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from edgekit.agent.build import AGENT_WITH_RUNTIME
 from edgekit.base.errors import DeviceError
 from edgekit.base.options import option
 from edgekit.base.signals import signal_meaning
@@ -50,10 +51,17 @@ class ReadyAgent:
     timeout: float
     """Seconds without a sign of life after which a call fails."""
     is_known_as_twin: bool = False
+    runtime: str | None = None
+    """The folder of the program with TVM's runtime; None where it was not asked for."""
 
     @property
     def measured_by(self) -> Measurer:
         return "emulator" if self.is_known_as_twin else self.leased.measured_by
+
+    @property
+    def program_with_runtime(self) -> str:
+        assert self.runtime is not None
+        return f"{self.runtime}/{AGENT_WITH_RUNTIME}"
 
     @property
     def name(self) -> str:
@@ -105,7 +113,8 @@ class ReadyAgent:
         mark = secrets.token_hex(8)
         sizes = [str(number) for number in (outputs, len(batch), len(files))]
         described = [word for name, data in files for word in (name, str(len(data)))]
-        agent = (*words, *(f"{self.scratch}/{folder}" for folder in folders))
+        by = () if self.runtime is None else ("--runtime", self.runtime)
+        agent = (*by, *words, *(f"{self.scratch}/{folder}" for folder in folders))
         command = self.client.command
         # What it said before it ended is read below.
         with suppress(CommandEnded), command.one_message():

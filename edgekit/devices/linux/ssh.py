@@ -9,11 +9,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, ClassVar
 
-from edgekit.agent.build import AGENT, Agent, build_agent
+from edgekit.agent.build import AGENT, Agent, build_agent, build_runtime
 from edgekit.base.errors import DeviceError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.measurer import Measurer
 from edgekit.base.wording import PURPOSE
+from edgekit.cross.library_code import is_program
 from edgekit.devices.base import Installed
 from edgekit.devices.device import Device
 from edgekit.devices.lending import FARM, Lender, Lent
@@ -76,7 +77,8 @@ class SshDevice(Device):
             for file in bundle.code
         ]
         model = _Folder("the model", f"models/{bundle.digest}", tuple(items))
-        with self._held(purpose, events, model) as place:
+        needs_runtime = not is_program(bundle.library)
+        with self._held(purpose, events, model, runtime=needs_runtime) as place:
             check_machine(bundle, place.leased.cpu, self.name)
             sent = place.have(model, events=events)
             for runner in bundle.compiled_there:
@@ -85,7 +87,7 @@ class SshDevice(Device):
                 place.ready_agent(),
                 bundle,
                 f"{place.leased.root}/{model.path}/{LIBRARY}",
-                replace(_installed(place.agent), model=sum(item.size for item in items), sent=sent),
+                replace(_installed(place), model=sum(item.size for item in items), sent=sent),
                 events,
             )
 
@@ -96,8 +98,8 @@ class SshDevice(Device):
             yield replace(self, early=early)
 
     @contextmanager
-    def with_agent(self, *, events: Events = SILENT) -> Iterator[ReadyAgent]:
-        with self._held(os.environ.get(PURPOSE, "serve"), events) as place:
+    def with_agent(self, *, runtime: bool = False, events: Events = SILENT) -> Iterator[ReadyAgent]:
+        with self._held(os.environ.get(PURPOSE, "serve"), events, runtime=runtime) as place:
             place.have(events=events)
             yield place.ready_agent()
 
@@ -181,10 +183,17 @@ class SshDevice(Device):
         )
 
     @contextmanager
-    def _held(self, purpose: str, events: Events, *folders: _Folder) -> Iterator[_Place]:
-        """Wait for the device, connect to it and hold it."""
+    def _held(
+        self, purpose: str, events: Events, *folders: _Folder, runtime: bool = False
+    ) -> Iterator[_Place]:
+        """Wait for the device, connect to it and hold it. With `runtime`, TVM's runtime is wanted
+        there."""
         agent = build_agent(self.toolchain, self._arch, events=events)
-        wanted = (_agent_folder(agent), *folders)
+        own = [_agent_folder(agent)]
+        if runtime:
+            made = build_runtime(self.toolchain, self._arch, events=events)
+            own.append(_folder_of(made, "TVM's runtime", "agents"))
+        wanted = (*own, *folders)
         files = [f"{folder.path}/{item.name}" for folder in wanted for item in folder.items]
         with self._lent(purpose, events), ExitStack() as held:
             reached = self._reached(agent, held)
@@ -205,7 +214,7 @@ class SshDevice(Device):
                     )
                 )
             self._check_board(leased.cpu)
-            yield _Place(self, connection, agent, leased, client, held)
+            yield _Place(self, connection, agent, tuple(own), leased, client, held)
 
     def _reached(self, agent: Agent, held: ExitStack) -> Reached:
         reached = self.early.take() if self.early is not None else None
@@ -250,6 +259,8 @@ class _Place:
     device: SshDevice
     connection: Connection
     agent: Agent
+    own: tuple[_Folder, ...]
+    """The agent's folder, and that of TVM's runtime where it is wanted."""
     leased: Lease
     client: LeaseClient | None
     """Client of the agent; None if it does not run yet."""
@@ -267,6 +278,7 @@ class _Place:
         ready = ReadyAgent(
             self.connection, root, f"{root}/{folder}/{AGENT}", leased, client,
             self.device.timeout, self.device.is_emulated,
+            *(f"{root}/{other.path}" for other in self.own[1:]),
         )  # fmt: skip
         if not client.is_running():
             done = client.command.finish(timeout=30)
@@ -275,18 +287,12 @@ class _Place:
 
     def have(self, *folders: _Folder, events: Events) -> int:
         """Send the missing files of the agent and these folders; return the bytes sent."""
-        missing = [
-            folder
-            for folder in (_agent_folder(self.agent), *folders)
-            if not self._is_complete(folder)
-        ]
+        missing = [folder for folder in (*self.own, *folders) if not self._is_complete(folder)]
         if not missing:
             return 0
         facts = self.leased.facts or ask_device(self.connection, self.leased.root)
         store = Store(self.connection, facts)
-        ours = frozenset(
-            item.name for folder in (_agent_folder(self.agent), *folders) for item in folder.items
-        )
+        ours = frozenset(item.name for folder in (*self.own, *folders) for item in folder.items)
         code = [item.source for f in missing for item in f.items if _is_code(item.name)]
         check_libraries(code, facts, self.connection, ours)
         return sum(
@@ -313,16 +319,20 @@ def regions_of(bundle: Bundle, backend: str) -> str:
 
 
 def _agent_folder(agent: Agent) -> _Folder:
-    """Return the agent's files, the program first: a lease checks whether that can be run."""
+    return _folder_of(agent, "the agent", "agents")
+
+
+def _folder_of(agent: Agent, what: str, parent: str) -> _Folder:
+    """Return the files, the program first: a lease checks whether that can be run."""
     files = sorted(agent.files, key=lambda file: not file.executable)
     items = [Item(f.path, f.path.name, f.sha256, f.size, f.executable) for f in files]
-    return _Folder("the agent", f"agents/{agent.digest}", tuple(items))
+    return _Folder(what, f"{parent}/{agent.digest}", tuple(items))
 
 
-def _installed(agent: Agent) -> Installed:
-    runtime = sum(file.size for file in agent.files if ".so" in file.path.name)
-    return Installed(agent.size - runtime, runtime, 0, 0)
+def _installed(place: _Place) -> Installed:
+    agent, *runtime = (sum(item.size for item in folder.items) for folder in place.own)
+    return Installed(agent, sum(runtime), 0, 0)
 
 
 def _is_code(name: str) -> bool:
-    return name == AGENT or ".so" in name
+    return name.startswith(AGENT) or ".so" in name

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgekit.base.errors import BundleError, UsageError
+from edgekit.agent.build import INTERFACE
+from edgekit.base.errors import UsageError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import replace_directory, storage_errors
 from edgekit.base.own_folder import own_folder, remember_origin
 from edgekit.base.paths import PACKAGE
-from edgekit.base.tvm_compat import TVM_FFI_VERSION, TVM_VERSION
 from edgekit.base.wording import counted
 from edgekit.bundle.archive import write_zip
 from edgekit.bundle.folder import LIBRARY_NAME, Bundle
 from edgekit.bundle.manifest import Manifest
 from edgekit.cross.cmake import toolchain_file
-from edgekit.cross.runtime import LIBRARIES, ffi_headers, runtime_libraries
+from edgekit.cross.library_code import is_program
 from edgekit.devices.elf import read_elf
 from edgekit.profiles.board import Board, load_board
 from edgekit.profiles.cpu import architecture
@@ -30,7 +29,7 @@ from edgekit.verbs.export.record import RECORD, Record, check_destination, sums_
 from edgekit.verbs.export.template import TEMPLATE, filled, program_name
 from edgekit.version import __version__
 
-_SHARED = PACKAGE / "agent" / "src"
+_AGENT = PACKAGE / "agent" / "src"
 _REFERENCE = ("reference-input", "reference-output")
 
 _GPU = """
@@ -51,8 +50,6 @@ class ExportResult:
     """The name of the program, its unit and its folder on the board."""
     board: str
     toolchain: str
-    runtime: int
-    """Bytes of the runtime, which goes to the board with the model."""
     model: int
     files: int
     archive: Path | None
@@ -75,21 +72,18 @@ def export(
     manifest = bundle.manifest
     board = load_board(manifest.board.name, folder)
     toolchain = load_toolchain(manifest.toolchain.name, folder)
-    _check_versions(bundle)
     assert bundle.oracle  # the application's test compares with expected outputs
     _check_device(bundle)
-    arch = _check_architecture(bundle, toolchain)
+    _check_form(bundle)
+    _check_architecture(bundle, toolchain)
     check_destination(out)
     program = program_name(manifest.model.name)
-    runtime = runtime_libraries(arch, events)
     with ExitStack() as replacing, events.stage("write the application") as stage:
         with storage_errors("write the application", out):
             made = replacing.enter_context(replace_directory(out))
             _write_sources(made, manifest, program)
             _write_build_files(made, bundle, board, toolchain, program)
-            for headers in ("tvm", "dlpack"):
-                _copy_tree(ffi_headers() / headers, made / "include" / headers)
-            _copy_binaries(made, bundle, runtime)
+            _copy_binaries(made, bundle)
             _copy_samples(made, bundle)
             sums = sums_of(made)
             names = (manifest.model.name, board.name, toolchain.name, bundle.digest)
@@ -105,7 +99,6 @@ def export(
         program=program,
         board=board.name,
         toolchain=toolchain.name,
-        runtime=sum(runtime[name].stat().st_size for name in LIBRARIES),
         model=sum(f.size for f in manifest.files if f.role not in _REFERENCE),
         files=len(sums),
         archive=zipped if archive else None,
@@ -119,13 +112,12 @@ def default_destination(bundle: Bundle, start: Path) -> Path:
     return own_folder(start, name, bundle.path)
 
 
-def _check_versions(bundle: Bundle) -> None:
-    versions = bundle.manifest.versions
-    if (versions.tvm, versions.tvm_ffi) != (TVM_VERSION, TVM_FFI_VERSION):
-        raise BundleError(
-            f"the bundle was built with TVM {versions.tvm}, and this edgekit has the runtime of "
-            f"{TVM_VERSION}",
-            hint="build it again with this edgekit",
+def _check_form(bundle: Bundle) -> None:
+    if not is_program(bundle.library):
+        raise UsageError(
+            "the bundle's model needs TVM's runtime: it branches on data, or an older edgekit "
+            "built it",
+            hint="build it again; edgekit deploy runs both kinds",
         )
 
 
@@ -139,7 +131,7 @@ def _check_device(bundle: Bundle) -> None:
         )
 
 
-def _check_architecture(bundle: Bundle, toolchain: Toolchain) -> str:
+def _check_architecture(bundle: Bundle, toolchain: Toolchain) -> None:
     arch = read_elf(bundle.library).machine
     made = architecture(toolchain.triple)
     if made != arch:
@@ -148,7 +140,6 @@ def _check_architecture(bundle: Bundle, toolchain: Toolchain) -> str:
             f"and {toolchain.name} makes code for {made} on this host",
             hint="export it on the host that built it, or build it for a board of this host",
         )
-    return arch
 
 
 def _copy_tree(source: Path, target: Path) -> None:
@@ -163,8 +154,8 @@ def _copy_tree(source: Path, target: Path) -> None:
 def _write_sources(folder: Path, manifest: Manifest, program: str) -> None:
     source = folder / "src"
     _copy_tree(TEMPLATE / "src", source)
-    for name in ("calls.h", "npy.h", "npy.cc"):
-        shutil.copyfile(_SHARED / name, source / name)
+    for shared in (*(_AGENT / name for name in ("tensor.h", "npy.h", "npy.cc")), INTERFACE):
+        shutil.copyfile(shared, source / shared.name)
     (source / "model.h").write_text(model_header(manifest, program), encoding="ascii")
 
 
@@ -182,7 +173,6 @@ def _write_build_files(
         "gpu": _GPU.replace("PROGRAM", program) if bundle.manifest.runners else "",
         "request": _how_to_ask(bundle, program),
         "version": __version__,
-        "tvm": TVM_VERSION,
     }
     for template, name in (
         ("CMakeLists.txt", "CMakeLists.txt"),
@@ -213,12 +203,9 @@ def _how_to_ask(bundle: Bundle, program: str) -> str:
     return "\n".join([*others, last])
 
 
-def _copy_binaries(folder: Path, bundle: Bundle, runtime: Mapping[str, Path]) -> None:
-    libraries, licences = folder / "lib", folder / "licenses"
+def _copy_binaries(folder: Path, bundle: Bundle) -> None:
+    libraries = folder / "lib"
     libraries.mkdir()
-    licences.mkdir()
-    for name, path in runtime.items():
-        shutil.copyfile(path, (libraries if name in LIBRARIES else licences) / name)
     for file in bundle.code:
         target = libraries / (LIBRARY_NAME if file.role == "library" else file.path)
         if file.role == "runner-source":

@@ -2,35 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
+from edgekit.base.arrays import numpy_dtype
 from edgekit.base.quoting import c_string
 from edgekit.base.tensors import TensorSpec
 from edgekit.bundle.manifest import Manifest
 from edgekit.version import __version__
 
-_DTYPES: Mapping[str, str] = {
-    "float16": "kDLFloat, 16, 1",
-    "float32": "kDLFloat, 32, 1",
-    "float64": "kDLFloat, 64, 1",
-    "bfloat16": "kDLBfloat, 16, 1",
-    "int8": "kDLInt, 8, 1",
-    "int16": "kDLInt, 16, 1",
-    "int32": "kDLInt, 32, 1",
-    "int64": "kDLInt, 64, 1",
-    "uint8": "kDLUInt, 8, 1",
-    "uint16": "kDLUInt, 16, 1",
-    "uint32": "kDLUInt, 32, 1",
-    "uint64": "kDLUInt, 64, 1",
-    "bool": "kDLBool, 8, 1",
-}
-
 _HEADER = """\
 // Written by edgekit {version} out of the bundle's manifest.
 #pragma once
 
-#include <dlpack/dlpack.h>
-
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -38,8 +22,9 @@ namespace model {{
 
 struct TensorInfo {{
   const char* name;
-  DLDataType dtype;
+  const char* dtype;  // as numpy names it
   std::vector<int64_t> shape;
+  size_t bytes;
   // If quantised: real = scale * (stored - zero point), one of each, or one for each step along
   // the axis.
   std::vector<double> scales;
@@ -83,8 +68,9 @@ def _tensor(spec: TensorSpec) -> str:
     axis = -1 if quantization is None or quantization.axis is None else quantization.axis
     fields = (
         c_string(spec.name),
-        f"{{{_DTYPES[spec.dtype]}}}",
+        c_string(spec.dtype),
         _braced(spec.shape),
+        str(spec.elements * numpy_dtype(spec.dtype).itemsize),
         _braced(scales),
         _braced(zero_points),
         str(axis),

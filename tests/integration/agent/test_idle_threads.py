@@ -14,7 +14,7 @@ from support.ncnn_lab import lab
 from support.needs import needs
 from support.offloaded import EVERYTHING_PAYS
 
-from edgekit.agent.build import AGENT, build_agent
+from edgekit.agent.build import build_agent
 from edgekit.backends.plan import OffloadPlan
 from edgekit.building.build import build
 from edgekit.profiles.toolchain import load_toolchain
@@ -22,12 +22,10 @@ from edgekit.profiles.toolchain import load_toolchain
 pytestmark = needs("ncnn")
 
 LOAD_IN_WORKER = """
-import os, sys
-from pathlib import Path
+import sys
 from edgekit.devices.local import worker
-from edgekit.devices.local.device import _runtime_library
 def load_instead(fill):
-    worker._load_runtime(str(_runtime_library())).load_module(sys.argv[1])
+    worker.Program(sys.argv[1], 1, print)
     raise SystemExit
 worker.read_frame = load_instead
 worker.main("")
@@ -60,9 +58,7 @@ def settings(who: str, library: Path, given: dict[str, str]) -> str:
 
 
 def agent() -> Path:
-    made = build_agent(load_toolchain("host"), os.uname().machine)
-    (program,) = (file.path for file in made.files if file.path.name == AGENT)
-    return program
+    return build_agent(load_toolchain("host"), os.uname().machine).program
 
 
 @pytest.mark.parametrize("who", ["worker", "agent"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import json
 import subprocess
@@ -32,6 +33,7 @@ from edgekit.backends.plan import OffloadPlan, selection_of
 from edgekit.building.build import build
 from edgekit.bundle.folder import open_bundle
 from edgekit.devices.local.device import LocalDevice
+from edgekit.devices.local.program import Program
 from edgekit.models.model import Model, import_model, open_model
 from edgekit.verbs.verify import verify
 
@@ -426,38 +428,31 @@ def test_a_built_bundle_computes_what_onnxruntime_computes(tmp_path: Path) -> No
 
 
 def test_two_models_with_the_same_region_live_in_one_process(tmp_path: Path) -> None:
-    import tvm
-    from tvm import relax
-
     lab()
-    libraries = []
+    programs = []
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
-        libraries.append(built(tmp_path / name) / "model.so")
-    given = tvm.runtime.tensor(image())
+        programs.append(Program(str(built(tmp_path / name) / "model.so"), 1, print))
 
-    modules = [tvm.runtime.load_module(str(library)) for library in libraries]
-    machines = [relax.VirtualMachine(module, tvm.cpu()) for module in modules]
-    first, second = (machine["main"](given).numpy() for machine in machines)
+    for program in programs:
+        program.prepare([image()])()
 
+    (first,), (second,) = (program.outputs() for program in programs)
     assert np.array_equal(first, second)
     (expected,) = judged_by_onnxruntime(small_network(), {"image": image()})
     np.testing.assert_allclose(first, expected, atol=2e-5)
 
 
 def test_a_library_says_what_its_region_copied_in_a_call(tmp_path: Path) -> None:
-    import tvm
-    from tvm import relax
-
     lab()
-    module = tvm.runtime.load_module(str(built(tmp_path, size=7) / "model.so"))
+    library = built(tmp_path, size=7) / "model.so"
     model = import_model(open_model(tmp_path / "model.onnx"))
     (region,) = partition_model(model, selection_of(PLAN)).regions
-    machine = relax.VirtualMachine(module, tvm.cpu())
+    call = Program(str(library), 1, print).prepare([image(7)])
     for _ in range(3):
-        machine["main"](tvm.runtime.tensor(image(7)))
+        call()
 
-    copied = module.get_function(f"{region.symbol}_copied", True)()
+    copied = ctypes.CDLL(str(library))[f"edgekit_copied_{region.symbol}"]()
 
     assert copied in (3 * 7 * 7 * 4, 3 * 7 * 7 * 4 + 10 * 4)
 

@@ -3,6 +3,7 @@ left alone, clear errors."""
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import re
 import shutil
@@ -33,6 +34,7 @@ from edgekit.base.errors import EdgekitError
 from edgekit.building.build import build
 from edgekit.bundle.folder import open_bundle
 from edgekit.devices.local.device import LocalDevice
+from edgekit.devices.local.program import Program
 from edgekit.models.model import Model, import_model, open_model
 from edgekit.verbs.verify import verify
 
@@ -272,17 +274,14 @@ def test_a_built_bundle_computes_what_onnxruntime_computes(tmp_path: Path) -> No
 
 
 def test_a_library_says_what_its_region_copied_in_a_call(tmp_path: Path) -> None:
-    import tvm
-    from tvm import relax
-
     library_here("onednn")
-    module = tvm.runtime.load_module(str(built(tmp_path) / "model.so"))
+    library = built(tmp_path) / "model.so"
     plan = OffloadPlan(("onednn",), rates=EVERYTHING_PAYS)
     model = import_model(open_model(tmp_path / "model.onnx"))
     (region,) = partition_model(model, selection_of(plan)).regions
-    relax.VirtualMachine(module, tvm.cpu())["main"](tvm.runtime.tensor(image()))
+    Program(str(library), 1, print).prepare([image()])()
 
-    copied = module.get_function(f"{region.symbol}_copied", True)()
+    copied = ctypes.CDLL(str(library))[f"edgekit_copied_{region.symbol}"]()
 
     features = 16 * 9 * 10 * 4
     assert copied in (0, features, features + image().nbytes)

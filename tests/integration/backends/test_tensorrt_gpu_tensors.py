@@ -24,6 +24,7 @@ STUBS = SUPPORT / "tensorrt_header_stubs"
 LIBRARIES = ("libnvinfer.so.10", "libnvonnxparser.so.10", "libcudart.so.12", "libcuda.so.1")
 
 REGION = """
+#define EDGEKIT_WITH_TVM
 #include "edgekit_region.h"
 struct Here { void run(const DLTensor* const*, DLTensor* const*) {} };
 struct There : Here { static constexpr bool kTakesGpu = true; };

@@ -94,7 +94,7 @@ def compiled_region(folder: Path, **options: object) -> Callable[[], None]:
     (files,) = write_regions(regions, selection.backends, folder)
     own = (INCLUDE, Path(BACKEND.include), ffi_headers())
     includes = (word for place in own for word in ("-isystem", str(place)))
-    flags = ("-shared", "-fPIC", "-fvisibility=hidden", "-o", "region.so")
+    flags = ("-shared", "-fPIC", "-fvisibility=hidden", "-DEDGEKIT_WITH_TVM", "-o", "region.so")
     command = (*compiler(), *STRICT, *flags, *includes, files.source, *files.blobs, "-ldl")
     subprocess.run(command, cwd=folder, check=True)
     run = tvm_ffi.load_module(str(folder / "region.so"))[Path(files.source).stem]

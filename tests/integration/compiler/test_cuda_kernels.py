@@ -20,7 +20,7 @@ from support.needs import needs
 from support.offloaded import EVERYTHING_PAYS
 from support.onnx_models import onnx_model
 
-from edgekit.agent.build import AGENT, build_agent
+from edgekit.agent.build import build_runtime
 from edgekit.backends.offloading import compile_model
 from edgekit.backends.plan import OffloadPlan
 from edgekit.base.errors import MissingToolError, UsageError
@@ -150,11 +150,11 @@ def test_whatever_the_operator_its_kernel_runs_in_threads_of_the_gpu(tmp_path: P
     target = load_board(BOARD).target
 
     compiled = compile_model(
-        import_model(open_model(tmp_path / "net.onnx"), SILENT), target, weights_apart=True
+        import_model(open_model(tmp_path / "net.onnx"), SILENT), target, linked=True
     )
 
     assert len(compiled.kernels) >= len(OPERATORS)
-    assert compiled.weights == (), "TVM brings them to the GPU: a view of a file can't get there"
+    assert compiled.code.weights == (), "TVM brings them to the GPU: no view of a file gets there"
 
 
 @needs("cuda")
@@ -221,11 +221,7 @@ def test_the_agent_comes_as_far_as_the_gpu_that_is_missing(tmp_path: Path) -> No
     bundle = build(
         replace(request, board=board), tmp_path / "b", use_cache=False, isolated=False
     ).bundle
-    (program,) = (
-        file.path
-        for file in build_agent(load_toolchain("host"), platform.machine()).files
-        if file.path.name == AGENT
-    )
+    program = build_runtime(load_toolchain("host"), platform.machine()).program
     sample = tmp_path / "sample"
     sample.mkdir()
     for number, array in enumerate(bundle.reference_inputs().values()):

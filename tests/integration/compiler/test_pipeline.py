@@ -34,13 +34,22 @@ def this_target() -> Target:
 def lists() -> dict[str, Any]:
     """The phases of every list, by the word that docs/architecture.md has for it."""
     target = load_tvm().target.Target
-    from edgekit.compiler.pipeline import for_c, for_cpu, for_gpu, for_libraries
+    from edgekit.compiler.pipeline import (
+        FOR_MACHINE,
+        FOR_PROGRAM,
+        for_c,
+        for_cpu,
+        for_gpu,
+        for_libraries,
+    )
 
     return {
         "libraries": for_libraries(frozenset()),
         "CPU": for_cpu(target(this_target().as_json())),
         "GPU": for_gpu(target({"kind": "cuda", "arch": "sm_87"})),
         "C": for_c(target("c")),
+        "program": FOR_PROGRAM,
+        "machine": FOR_MACHINE,
     }
 
 
@@ -91,7 +100,7 @@ def test_a_compiled_network_gives_the_oracle_its_numbers() -> None:
     compiled = compile_model(as_model(relax_of(network)), this_target())
 
     expected = judged_by_onnxruntime(network, {"x": X})[0]
-    np.testing.assert_allclose(run(compiled.executable), expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(run(compiled.code.executable), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_a_convolution_its_norm_and_its_activation_are_one_kernel() -> None:
@@ -129,7 +138,8 @@ def test_the_module_after_each_phase_can_be_written_down(tmp_path: Path) -> None
 
     compile_model(as_model(relax_of(conv_net())), this_target(), dump_ir=folder)
 
-    names = ["imported", *(phase.name for phase in lists()["CPU"])]
+    phases = (*lists()["CPU"], *lists()["machine"])
+    names = ["imported", *(phase.name for phase in phases)]
     assert sorted(file.name for file in folder.iterdir()) == [
         f"{number}-{name}.py" for number, name in enumerate(names)
     ]

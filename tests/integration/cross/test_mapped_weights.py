@@ -19,11 +19,12 @@ import pytest
 from onnx import helper
 from support.building import environment, request_for
 from support.emulated_arm import arm_emulator
+from support.local_bundles import built_for_machine
 from support.needs import ARM_PROGRAMS, needs
 from support.on_device import run_on
 from support.onnx_models import onnx_model
 
-from edgekit.agent.build import AGENT, build_agent
+from edgekit.agent.build import build_agent, build_runtime
 from edgekit.backends.offloading import compile_model
 from edgekit.base.tvm_compat import load_tvm
 from edgekit.building.build import build
@@ -44,18 +45,15 @@ LARGE = RANDOM.standard_normal((2048, 4096)).astype("float32") / 64
 
 MEMORY_OF_A_START = """
 import ctypes, json, re, sys
-sys.modules["torch"] = None
-import tvm_ffi
 from pathlib import Path
 
 def own():
     return int(re.search(r"RssAnon:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) * 1024
 
-ctypes.CDLL(sys.argv[1], ctypes.RTLD_GLOBAL)
 before = own()
-library = tvm_ffi.load_module(sys.argv[2])
-machine = library.get_function("vm_load_executable")()
-machine.get_function("vm_initialization")(1, 0, 2)
+library = ctypes.CDLL(sys.argv[1])
+library.edgekit_create.restype = ctypes.c_void_p
+assert library.edgekit_create(None, 1)
 print(json.dumps(own() - before))
 """
 
@@ -133,12 +131,8 @@ def test_a_build_says_how_much_of_the_library_weights_are(result: BuildResult) -
 
 
 def test_a_start_copies_no_weights(bundle: Bundle) -> None:
-    load_tvm()
-    import tvm
-
-    runtime = Path(tvm.__file__).parent / "lib" / "libtvm_runtime.so"
     said = subprocess.run(
-        [sys.executable, "-c", MEMORY_OF_A_START, str(runtime), str(library_of(bundle))],
+        [sys.executable, "-c", MEMORY_OF_A_START, str(library_of(bundle))],
         stdout=subprocess.PIPE,
         check=True,
     ).stdout
@@ -152,18 +146,34 @@ def test_this_machine_computes_with_mapped_weights(bundle: Bundle) -> None:
     np.testing.assert_allclose(answer, bundle.reference_outputs()["y"], rtol=1e-4, atol=1e-4)
 
 
-def test_stock_clients_load_the_library_here_and_over_rpc(bundle: Bundle, tmp_path: Path) -> None:
-    agent = build_agent(load_toolchain("host"), platform.machine())
-    (program,) = (file.path for file in agent.files if file.executable)
+@pytest.fixture(scope="module")
+def for_machine(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    folder = tmp_path_factory.mktemp("machine")
+    with pytest.MonkeyPatch.context() as patch:
+        return built_for_machine(write_network(folder / "model.onnx"), folder / "bundle", patch)
+
+
+def test_stock_clients_load_a_library_for_tvms_machine_here_and_over_rpc(
+    for_machine: Bundle, tmp_path: Path
+) -> None:
+    program = build_runtime(load_toolchain("host"), platform.machine()).program
     command = [str(program), "serve", "--key", "desk", "--workspace", str(tmp_path)]
-    vector = bundle.path / "reference" / "random"
+    vector = for_machine.path / "reference" / "random"
     given, wanted = (vector / f"{end}-0.npy" for end in ("input", "output"))
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None
             port = json.loads(server.stdout.readline())["port"]
             subprocess.run(
-                [sys.executable, "-c", STOCK_CLIENT, library_of(bundle), given, wanted, str(port)],
+                [
+                    sys.executable,
+                    "-c",
+                    STOCK_CLIENT,
+                    library_of(for_machine),
+                    given,
+                    wanted,
+                    str(port),
+                ],
                 env=environment(),
                 check=True,
             )
@@ -175,13 +185,12 @@ def test_stock_clients_load_the_library_here_and_over_rpc(bundle: Bundle, tmp_pa
 def test_the_agent_computes_with_mapped_weights_on_another_architecture(tmp_path: Path) -> None:
     request = request_for(write_network(tmp_path / "model.onnx"), "rpi4")
     built = build(request, tmp_path / "bundle", use_cache=False, isolated=False).bundle
-    agent = build_agent(load_toolchain("aarch64-linux-gnu"), "aarch64")
-    folder = agent.files[0].path.parent
+    agent = build_agent(load_toolchain("aarch64-linux-gnu"), "aarch64").program
     sample = tmp_path / "sample"
     sample.mkdir()
     shutil.copy(built.path / "reference" / "random" / "input-0.npy", sample)
 
-    command = [arm_emulator(), "-L", "/usr/aarch64-linux-gnu", str(folder / AGENT), "run"]
+    command = [arm_emulator(), "-L", "/usr/aarch64-linux-gnu", str(agent), "run"]
     subprocess.run([*command, str(library_of(built)), str(sample)], check=True, capture_output=True)
 
     answer = np.load(sample / "output-0.npy")
@@ -203,14 +212,16 @@ def linked(
 
     target = this_cpu()[1]
     source = ModelSource(Path("test.onnx"), "onnx", "0" * 64)
-    compiled = compile_model(Model(source, module, (), (), ()), target, weights_apart=True)
-    objects = export_objects(compiled.executable, target.triple, folder)
-    objects = objects.with_sources(write_weights(compiled.weights, folder), ffi_headers())
+    compiled = compile_model(
+        Model(source, module, (), (), ()), target, linked=True, with_runtime=True
+    )
+    objects = export_objects(compiled.code.executable, target.triple, folder)
+    objects = objects.with_sources(write_weights(compiled.code.weights, folder), ffi_headers())
     toolchain = load_toolchain("host")
     linker = Linker.for_board(load_board("local"), toolchain, driver(toolchain))
     link_shared_library(objects, linker, folder, folder / "linked.so")
     library = tvm.runtime.load_module(str(folder / "linked.so"))
-    return Linked(compiled.weights, tvm.relax.VirtualMachine(library, tvm.cpu())["main"])
+    return Linked(compiled.code.weights, tvm.relax.VirtualMachine(library, tvm.cpu())["main"])
 
 
 def rows_of(table: np.ndarray) -> Any:
@@ -325,10 +336,11 @@ def test_weights_inside_a_branch_are_mapped(tmp_path: Path) -> None:
         np.testing.assert_array_equal(answer, expected)
 
 
-def test_what_a_stranger_asks_for_is_not_given(bundle: Bundle) -> None:
+def test_what_a_stranger_asks_for_is_not_given(for_machine: Bundle) -> None:
     """Numbers outside of the table, and arguments that are no numbers."""
     tvm = load_tvm()
-    ask = tvm.runtime.load_module(str(library_of(bundle))).get_function("edgekit_weight", True)
+    library = tvm.runtime.load_module(str(library_of(for_machine)))
+    ask = library.get_function("edgekit_weight", True)
 
     assert ask(0) is not None
     for stranger in ((2,), (-1,), (1 << 40,), ("0",), (), (0, 0)):

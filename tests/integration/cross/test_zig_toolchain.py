@@ -15,7 +15,7 @@ from support.needs import TWIN, needs
 from support.source import ROOT
 from support.twins import edgekit_command, edgekit_json, twins_in
 
-from edgekit.agent.build import AGENT, build_agent
+from edgekit.agent.build import build_agent
 from edgekit.devices.elf import read_elf
 from edgekit.profiles.board import board_names, load_board
 from edgekit.profiles.toolchain import load_toolchain
@@ -57,8 +57,7 @@ def test_what_zig_builds_runs_on_older_systems_than_what_the_cross_compiler_buil
 ) -> None:
     newest = {}
     for name in (ZIG, "aarch64-linux-gnu"):
-        agent = build_agent(load_toolchain(name), "aarch64")
-        (program,) = (file.path for file in agent.files if file.path.name == AGENT)
+        program = build_agent(load_toolchain(name), "aarch64").program
         newest[name] = read_elf(program).versions
         assert read_elf(program).machine == "aarch64"
 

@@ -98,11 +98,8 @@ def test_what_lies_on_the_device_is_small_and_whole(server: SshServer, bundle: B
 
     (agent,) = (server.root / "agents").iterdir()
     size = sum(file.stat().st_size for file in agent.iterdir())
-    assert size < 8_000_000
-    assert {"edgekit-agent", "libtvm_runtime.so", "libtvm_ffi.so"} <= {
-        f.name for f in agent.iterdir()
-    }
-    assert any(file.name.startswith("LICENSE") for file in agent.iterdir())
+    assert size < 500_000
+    assert not {f.name for f in agent.iterdir()} & {"libtvm_runtime.so", "libtvm_ffi.so"}
     assert (server.root.stat().st_mode & 0o077) == 0 or (agent.stat().st_mode & 0o077) == 0
 
 
@@ -471,7 +468,7 @@ def test_tidying_up_removes_everything_or_keeps_the_latest(
     everything = device.clean()
 
     assert everything.models == 1
-    assert everything.freed > 4_000_000
+    assert everything.freed > bundle.library.stat().st_size
     assert list((server.root / "objects").iterdir()) == []
     assert_usable(server, bundle)
 

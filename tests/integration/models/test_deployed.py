@@ -64,7 +64,7 @@ def test_a_function_of_the_compilers_process_is_missing() -> None:
     """`tvm.contrib.sort.argsort` gives the right numbers in this process, and none on a device."""
     tvm = load_tvm()
     compiled = calling(sorting)
-    machine = tvm.relax.VirtualMachine(compiled.executable, tvm.cpu())
+    machine = tvm.relax.VirtualMachine(compiled.code.executable, tvm.cpu())
     np.testing.assert_array_equal(machine["main"](tvm.runtime.tensor(X)).numpy(), [3, 1, 2, 0])
 
     with pytest.raises(DeviceError, match=r"tvm\.contrib\.sort\.argsort"):

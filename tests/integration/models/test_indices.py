@@ -129,7 +129,7 @@ def compiled(source: ModelSource) -> Ours:
     from edgekit.profiles.board import load_board
 
     model = import_model(source)
-    executable = compile_model(model, load_board("local").target).executable
+    executable = compile_model(model, load_board("local").target).code.executable
     names = (tuple(spec.name for spec in specs) for specs in (model.inputs, model.outputs))
     return Ours(relax.VirtualMachine(executable, tvm.cpu()), *names)
 

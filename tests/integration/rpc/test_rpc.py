@@ -41,19 +41,17 @@ STOCK_CLIENT = """
 import sys
 import numpy as np
 import tvm
-from tvm import relax, rpc
+from tvm import rpc
 
-port, key, library, given, result = sys.argv[1:]
+port, key, library, given, result, wanted = sys.argv[1:]
 remote = rpc.connect_tracker("127.0.0.1", int(port)).request(key, session_timeout=600)
 remote.upload(library)
-vm = relax.VirtualMachine(remote.load_module("model.so"), remote.cpu(0))
-inputs = np.load(given)
-image = tvm.runtime.tensor(inputs, remote.cpu(0))
-answer = vm["main"](image)
-outputs = answer if hasattr(answer, "numpy") else answer[0]
-np.save(result, outputs.numpy())
-vm.set_input("main", image)
-timed = vm.time_evaluator("invoke_stateful", remote.cpu(0), number=2, repeat=2)("main")
+module = remote.load_module("model.so")
+image = tvm.runtime.tensor(np.load(given), remote.cpu(0))
+output = tvm.runtime.tensor(np.zeros_like(np.load(wanted)), remote.cpu(0))
+module["run"](image, output)
+np.save(result, output.numpy())
+timed = module.time_evaluator("run", remote.cpu(0), number=2, repeat=2)(image, output)
 assert len(timed.results) == 2 and min(timed.results) > 0
 """
 
@@ -86,14 +84,22 @@ def served(lab: Lab) -> Lab:
 
 def run_main(session: Any, bundle: Bundle) -> np.ndarray:
     import tvm
-    from tvm import relax
 
     session.upload(str(bundle.library))
-    vm = relax.VirtualMachine(session.load_module("model.so"), session.cpu(0))
     (image,) = bundle.reference_inputs().values()
-    answer = vm["main"](tvm.runtime.tensor(image, session.cpu(0)))
-    output: np.ndarray = (answer if hasattr(answer, "numpy") else answer[0]).numpy()
-    return output
+    (wanted,) = bundle.reference_outputs().values()
+    output = tvm.runtime.tensor(np.zeros_like(wanted), session.cpu(0))
+    session.load_module("model.so")["run"](tvm.runtime.tensor(image, session.cpu(0)), output)
+    made: np.ndarray = output.numpy()
+    return made
+
+
+def stock_client(served: Lab, bundle: Bundle, wanted: np.ndarray, folder: Path) -> list[str]:
+    """The command of a client that computes with image.npy; `wanted` has the output's form."""
+    (folder / "client.py").write_text(STOCK_CLIENT)
+    np.save(folder / "wanted.npy", wanted)
+    files = (bundle.library, folder / "image.npy", folder / "out.npy", folder / "wanted.npy")
+    return [sys.executable, str(folder / "client.py"), str(served.port), KEY, *map(str, files)]
 
 
 def assert_usable(lab: Lab, bundle: Bundle) -> None:
@@ -108,20 +114,12 @@ def test_a_plain_script_with_the_stock_client_gets_onnxruntimes_numbers(
     served: Lab, built: Built, tmp_path: Path
 ) -> None:
     image = np.random.default_rng(7).standard_normal((1, 3, 8, 8)).astype(np.float32)
-    np.save(tmp_path / "image.npy", image)
-    (tmp_path / "client.py").write_text(STOCK_CLIENT)
-
-    subprocess.run(
-        [
-            *(sys.executable, str(tmp_path / "client.py"), str(served.port), KEY),
-            *(str(built.bundle.library), str(tmp_path / "image.npy"), str(tmp_path / "out.npy")),
-        ],
-        check=True,
-        timeout=600,
-    )
-
     oracle = onnxruntime.InferenceSession(built.model, providers=["CPUExecutionProvider"])
     (expected,) = oracle.run(None, {"image": image})
+    np.save(tmp_path / "image.npy", image)
+
+    subprocess.run(stock_client(served, built.bundle, expected, tmp_path), check=True, timeout=600)
+
     np.testing.assert_allclose(np.load(tmp_path / "out.npy"), expected, rtol=1e-4, atol=1e-5)
     eventually(lambda: served.free(KEY) == 1)
 
@@ -209,11 +207,8 @@ def test_a_client_that_is_killed_while_its_model_runs_frees_the_device(
     endless = with_patched_kernels(built.bundle, tmp_path / "endless", forever=True)
     image = np.zeros((1, 3, 8, 8), np.float32)
     np.save(tmp_path / "image.npy", image)
-    (tmp_path / "client.py").write_text(STOCK_CLIENT)
-    files = (endless.library, tmp_path / "image.npy", tmp_path / "out.npy")
-    client = subprocess.Popen(
-        [sys.executable, str(tmp_path / "client.py"), str(served.port), KEY, *map(str, files)]
-    )
+    (wanted,) = built.bundle.reference_outputs().values()
+    client = subprocess.Popen(stock_client(served, endless, wanted, tmp_path))
     (agent,) = served.agents()
     eventually(lambda: any(seconds_of_cpu(child) > 1 for child in served.children(agent)))
     client.kill()
@@ -404,17 +399,18 @@ def test_an_index_outside_of_a_tensor_is_named_and_the_session_goes_on(
     served: Lab, tmp_path: Path
 ) -> None:
     import tvm
-    from tvm import relax
 
     model = write_embedding(tmp_path / "model.onnx")
     bundle = build(request_for(model), tmp_path / "bundle", use_cache=False, isolated=False).bundle
     with open_session(KEY, tracker=served.address) as session:
         session.upload(str(bundle.library))
-        machine = relax.VirtualMachine(session.load_module("model.so"), session.cpu(0))
+        run = session.load_module("model.so")["run"]
+        (wanted,) = bundle.reference_outputs().values()
+        output = tvm.runtime.tensor(np.zeros_like(wanted), session.cpu(0))
 
         def rows(*ids: int) -> np.ndarray:
-            answer = machine["main"](tvm.runtime.tensor(np.array(ids), session.cpu(0)))
-            return (answer if hasattr(answer, "numpy") else answer[0]).numpy()  # type: ignore[no-any-return]
+            run(tvm.runtime.tensor(np.array(ids), session.cpu(0)), output)
+            return output.numpy()  # type: ignore[no-any-return]
 
         for wrong in (5, -6, 2**40, -(2**63)):
             told = f"'ids' holds the index {wrong}, which is outside of -5 to 4"

@@ -4,7 +4,9 @@
 
 #include <dlfcn.h>
 #include <time.h>
+#ifdef EDGEKIT_WITH_TVM
 #include <tvm/ffi/extra/c_env_api.h>
+#endif
 
 #include <cstdio>
 #include <mutex>
@@ -25,22 +27,36 @@ struct Settings {
   int builder_level;
 };
 
-// Report to the application's listener, or else to stderr: building an engine takes minutes.
+// Tells the application's listener; returns whether there is one.
+#ifdef EDGEKIT_WITH_TVM
+inline bool heard(const char* text) {
+  static const char name[] = "edgekit.progress";
+  const TVMFFIByteArray wanted{name, sizeof(name) - 1};
+  TVMFFIObjectHandle listener = nullptr;
+  if (TVMFFIFunctionGetGlobal(&wanted, &listener) != 0 || listener == nullptr) return false;
+  TVMFFIAny argument{}, result{};
+  argument.type_index = kTVMFFIRawStr;
+  argument.v_c_str = text;
+  const int failed = TVMFFIFunctionCall(listener, &argument, 1, &result);
+  TVMFFIObjectDecRef(listener);
+  return failed == 0;
+}
+
+inline void* stream_of_gpu() { return TVMFFIEnvGetStream(kDLCUDA, 0); }
+#else
+extern "C" int edgekit_progress(const char* text);
+
+inline bool heard(const char* text) { return edgekit_progress(text) != 0; }
+
+inline void* stream_of_gpu() { return nullptr; }
+#endif
+
+// Reports to the listener, or else to stderr: building an engine takes minutes.
 inline void tell(const char* text, int moving) {
   static std::mutex telling;
   static time_t next = 0;
   std::lock_guard<std::mutex> lock(telling);
-  static const char name[] = "edgekit.progress";
-  const TVMFFIByteArray wanted{name, sizeof(name) - 1};
-  TVMFFIObjectHandle listener = nullptr;
-  if (TVMFFIFunctionGetGlobal(&wanted, &listener) == 0 && listener != nullptr) {
-    TVMFFIAny argument{}, result{};
-    argument.type_index = kTVMFFIRawStr;
-    argument.v_c_str = text;
-    const int failed = TVMFFIFunctionCall(listener, &argument, 1, &result);
-    TVMFFIObjectDecRef(listener);
-    if (failed == 0) return;
-  }
+  if (heard(text)) return;
   const time_t now = time(nullptr);
   if (moving && now < next) return;
   if (moving) next = now + 10;
@@ -126,7 +142,7 @@ class Runner {
 
   void run(const DLTensor* const* inputs, DLTensor* const* outputs) {
     const bool on_gpu = is_on_gpu(inputs_ > 0 ? *inputs[0] : *outputs[0]);
-    void* stream = on_gpu ? TVMFFIEnvGetStream(kDLCUDA, 0) : nullptr;
+    void* stream = on_gpu ? stream_of_gpu() : nullptr;
     std::vector<const void*> given;
     std::vector<void*> wanted;
     for (size_t i = 0; i < inputs_; ++i) given.push_back(data_of(inputs[i]));

@@ -1,6 +1,4 @@
 // Runs a model on a Linux board, once or as a service. Change it as you like.
-#include <tvm/ffi/error.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -159,8 +157,6 @@ int main(int argc, char** argv) {
       case Options::kWatch: return Watch(options);
       default: return Describe();
     }
-  } catch (const tvm::ffi::Error& error) {
-    return Fail(error.kind() + ": " + error.message(), 1);
   } catch (const std::exception& error) {
     return Fail(error.what(), 1);
   }

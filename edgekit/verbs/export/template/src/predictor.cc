@@ -1,59 +1,21 @@
 #include "predictor.h"
 
-#include <tvm/ffi/container/array.h>
-#include <tvm/ffi/dtype.h>
-
-#include <cstdlib>
-#include <new>
-#include <stdexcept>
-
-#include "calls.h"
-
-extern "C" int TVMBackendParallelLaunch(int (*)(int, void*, void*), void*, int);
+#include <dlfcn.h>
 
 namespace app {
-
-using tvm::ffi::Any;
-using tvm::ffi::Array;
-using tvm::ffi::Function;
-using tvm::ffi::Module;
-using tvm::ffi::Tensor;
-
 namespace {
 
-constexpr int kPooledAllocator = 2;
-constexpr size_t kAlignment = 64;  // for vector loads
-
-struct AlignedAllocator {
-  void AllocData(DLTensor* tensor) {
-    size_t bytes = tvm::ffi::GetDataSize(*tensor);
-    size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-    tensor->data = std::aligned_alloc(kAlignment, rounded ? rounded : kAlignment);
-    if (tensor->data == nullptr) throw std::bad_alloc();
-  }
-  void FreeData(DLTensor* tensor) { std::free(tensor->data); }
-};
-
-Function Member(const Module& module, const char* name) {
-  auto found = edgekit::Member(module, name);
-  if (!found.has_value()) {
+template <typename Function>
+Function* Symbol(void* library, const char* name) {
+  void* found = dlsym(library, name);
+  if (found == nullptr) {
     throw std::runtime_error(std::string("the model's library has no function ") + name);
   }
-  return found.value();
+  return reinterpret_cast<Function*>(found);
 }
 
-// A model gives one tensor, or a list of tensors and lists.
-void Flatten(const Any& result, Tensors* outputs) {
-  if (auto tensor = result.as<Tensor>()) {
-    outputs->push_back(tensor.value());
-    return;
-  }
-  for (const Any& part : result.cast<Array<Any>>()) Flatten(part, outputs);
-}
-
-template <typename Shape>
-std::string Typed(DLDataType dtype, const Shape& shape) {
-  std::string text = std::string(tvm::ffi::DLDataTypeToString(dtype)) + "[";
+std::string Typed(const std::string& dtype, const std::vector<int64_t>& shape) {
+  std::string text = dtype + "[";
   const char* separator = "";
   for (int64_t extent : shape) {
     text += separator + std::to_string(extent);
@@ -78,33 +40,47 @@ void CheckInputs(const Tensors& inputs) {
 
 }  // namespace
 
-Predictor::Predictor(const std::string& library)
-    // The path needs a slash: without one, dlopen searches the system's folders.
-    : library_(edgekit::LoadModule(library.find('/') == std::string::npos ? "./" + library
-                                                                          : library)),
-      machine_(edgekit::Call(Member(library_, "vm_load_executable")).cast<Module>()),
-      main_(Member(machine_, "main")) {
-  // The model finds TVM's runtime in this process. Some linkers would leave it out: nothing calls it.
-  [[maybe_unused]] auto volatile runtime = &TVMBackendParallelLaunch;
-  edgekit::Call(Member(machine_, "vm_initialization"), static_cast<int>(kDLCPU), 0,
-                kPooledAllocator);
+Predictor::Predictor(const std::string& library, int threads) {
+  // The path needs a slash: without one, dlopen searches the system's folders.
+  const std::string path = library.find('/') == std::string::npos ? "./" + library : library;
+  void* opened = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (opened == nullptr) {
+    const char* reason = dlerror();
+    throw std::runtime_error(reason == nullptr ? "the model does not load" : reason);
+  }
+  const edgekit_info* info = Symbol<decltype(edgekit_model_info)>(opened, "edgekit_model_info")();
+  if (info->interface != EDGEKIT_INTERFACE) {
+    throw std::runtime_error("the model's interface has another version than edgekit.h");
+  }
+  run_ = Symbol<decltype(edgekit_run)>(opened, "edgekit_run");
+  error_ = Symbol<decltype(edgekit_error)>(opened, "edgekit_error");
+  program_.reset(Symbol<decltype(edgekit_create)>(opened, "edgekit_create")(nullptr, threads),
+                 Symbol<decltype(edgekit_destroy)>(opened, "edgekit_destroy"));
+  if (program_ == nullptr) throw std::bad_alloc();
 }
 
 Tensors Predictor::Run(const Tensors& inputs) {
   CheckInputs(inputs);
-  const Any result = edgekit::CallWith(main_, {inputs.begin(), inputs.end()});
   Tensors outputs;
-  Flatten(result, &outputs);
+  std::vector<const void*> given;
+  std::vector<void*> made;
+  for (const Tensor& input : inputs) given.push_back(input.data.get());
+  for (const model::TensorInfo& info : model::kOutputs) {
+    outputs.push_back(NewTensor(info));
+    made.push_back(outputs.back().data.get());
+  }
+  if (run_(program_.get(), given.data(), made.data()) != EDGEKIT_OK) {
+    throw ModelError(error_(program_.get()));
+  }
   return outputs;
 }
 
 Tensor NewTensor(const model::TensorInfo& info) {
-  return Tensor::FromNDAlloc(AlignedAllocator(), tvm::ffi::Shape(info.shape), info.dtype,
-                             DLDevice{kDLCPU, 0});
+  return edgekit::NewTensor(info.dtype, info.shape, info.bytes);
 }
 
 std::string TypeOf(const model::TensorInfo& info) { return Typed(info.dtype, info.shape); }
 
-std::string TypeOf(const Tensor& tensor) { return Typed(tensor.dtype(), tensor.shape()); }
+std::string TypeOf(const Tensor& tensor) { return Typed(tensor.dtype, tensor.shape); }
 
 }  // namespace app

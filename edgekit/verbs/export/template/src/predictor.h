@@ -1,40 +1,46 @@
-// A model, loaded once and run often.
+// A model, loaded once and run often: the C interface of edgekit.h in C++.
 #pragma once
 
-#include <tvm/ffi/container/tensor.h>
-#include <tvm/ffi/function.h>
-#include <tvm/ffi/extra/module.h>
-
+#include <memory>
+#include <stdexcept>
 #include <string>
-#include <vector>
 
+#include "edgekit.h"
 #include "model.h"
+#include "tensor.h"
 
 namespace app {
 
-using Tensors = std::vector<tvm::ffi::Tensor>;
+using edgekit::Tensor;
+using edgekit::Tensors;
+
+// The model failed: an index is outside of its tensor, or a vendor's library could not run its part.
+class ModelError : public std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
 
 class Predictor {
  public:
-  // Throws tvm::ffi::Error if the library can't be loaded.
-  explicit Predictor(const std::string& library);
+  // Takes one thread for each core, or as many as `threads` says. Throws std::runtime_error if the
+  // library can't be loaded.
+  explicit Predictor(const std::string& library, int threads = 0);
 
   // Takes inputs in the order of model::kInputs and returns outputs in the order of model::kOutputs.
-  // Throws std::invalid_argument if an input does not fit, tvm::ffi::Error if the model fails. The
-  // outputs stay valid as long as you hold them.
+  // Throws std::invalid_argument if an input does not fit, ModelError if the model fails. One thread
+  // at a time may call it; other threads make predictors of their own.
   Tensors Run(const Tensors& inputs);
 
  private:
-  tvm::ffi::Module library_;
-  tvm::ffi::Module machine_;
-  tvm::ffi::Function main_;
+  decltype(edgekit_run)* run_;
+  decltype(edgekit_error)* error_;
+  std::shared_ptr<edgekit_program> program_;
 };
 
-// Allocates an input or output, to be filled through data_ptr(), for example from a camera.
-tvm::ffi::Tensor NewTensor(const model::TensorInfo& info);
+// Allocates an input or output, to be filled through `data`, for example from a camera.
+Tensor NewTensor(const model::TensorInfo& info);
 
 // "float32[1, 3, 224, 224]"
 std::string TypeOf(const model::TensorInfo& info);
-std::string TypeOf(const tvm::ffi::Tensor& tensor);
+std::string TypeOf(const Tensor& tensor);
 
 }  // namespace app

@@ -1,7 +1,7 @@
 #include "samples.h"
 
 #include <fstream>
-#include <optional>
+#include <map>
 #include <sstream>
 #include <stdexcept>
 
@@ -10,7 +10,6 @@
 namespace app {
 
 namespace fs = std::filesystem;
-using tvm::ffi::Tensor;
 
 namespace {
 
@@ -18,14 +17,14 @@ constexpr int64_t kShown = 6;
 
 Tensor ReadBytes(const fs::path& path, const model::TensorInfo& info) {
   Tensor tensor = NewTensor(info);
-  uintmax_t expected = tvm::ffi::GetDataSize(tensor);
+  uintmax_t expected = tensor.bytes;
   if (fs::file_size(path) != expected) {
     throw std::invalid_argument(path.filename().string() + " is not .npy, and has " +
                                 std::to_string(fs::file_size(path)) + " bytes where " +
                                 TypeOf(info) + " has " + std::to_string(expected));
   }
   std::ifstream file(path, std::ios::binary);
-  if (!file.read(static_cast<char*>(tensor.data_ptr()), static_cast<std::streamsize>(expected))) {
+  if (!file.read(static_cast<char*>(tensor.data.get()), static_cast<std::streamsize>(expected))) {
     throw std::runtime_error("cannot read " + path.string());
   }
   return tensor;
@@ -36,26 +35,29 @@ Tensor ReadInput(const fs::path& path, const model::TensorInfo& info) {
   return path.extension() == ".npy" ? edgekit::ReadNpy(path.string()) : ReadBytes(path, info);
 }
 
+template <typename Number>
+double At(const void* data, int64_t index) {
+  return static_cast<double>(static_cast<const Number*>(data)[index]);
+}
+
+using Reader = double (*)(const void* data, int64_t index);
+
 // Returns nothing for half-precision floats.
-std::optional<double> ValueAt(const Tensor& tensor, int64_t index) {
-  const void* data = tensor.data_ptr();
-  DLDataType dtype = tensor.dtype();
-  switch (dtype.code << 8 | dtype.bits) {
-    case kDLFloat << 8 | 32: return static_cast<const float*>(data)[index];
-    case kDLFloat << 8 | 64: return static_cast<const double*>(data)[index];
-    case kDLInt << 8 | 8: return static_cast<const int8_t*>(data)[index];
-    case kDLInt << 8 | 16: return static_cast<const int16_t*>(data)[index];
-    case kDLInt << 8 | 32: return static_cast<const int32_t*>(data)[index];
-    case kDLInt << 8 | 64:
-      return static_cast<double>(static_cast<const int64_t*>(data)[index]);
-    case kDLBool << 8 | 8:
-    case kDLUInt << 8 | 8: return static_cast<const uint8_t*>(data)[index];
-    case kDLUInt << 8 | 16: return static_cast<const uint16_t*>(data)[index];
-    case kDLUInt << 8 | 32: return static_cast<const uint32_t*>(data)[index];
-    case kDLUInt << 8 | 64:
-      return static_cast<double>(static_cast<const uint64_t*>(data)[index]);
-    default: return std::nullopt;
-  }
+Reader ReaderOf(const std::string& dtype) {
+  static const std::map<std::string, Reader> readers = {
+      {"float32", At<float>},   {"float64", At<double>},  {"int8", At<int8_t>},
+      {"int16", At<int16_t>},   {"int32", At<int32_t>},   {"int64", At<int64_t>},
+      {"uint8", At<uint8_t>},   {"uint16", At<uint16_t>}, {"uint32", At<uint32_t>},
+      {"uint64", At<uint64_t>}, {"bool", At<uint8_t>},
+  };
+  const auto found = readers.find(dtype);
+  return found == readers.end() ? nullptr : found->second;
+}
+
+int64_t CountOf(const Tensor& tensor) {
+  int64_t count = 1;
+  for (int64_t extent : tensor.shape) count *= extent;
+  return count;
 }
 
 }  // namespace
@@ -82,15 +84,17 @@ std::string Describe(size_t output, const Tensor& tensor) {
   std::ostringstream text;
   if (output < model::kOutputs.size()) text << model::kOutputs[output].name << ' ';
   text << TypeOf(tensor) << ':';
-  int64_t count = tensor.numel();
-  if (count == 0 || !ValueAt(tensor, 0)) return text.str() + " not shown";
+  const int64_t count = CountOf(tensor);
+  const Reader value = ReaderOf(tensor.dtype);
+  if (count == 0 || value == nullptr) return text.str() + " not shown";
+  const void* data = tensor.data.get();
   int64_t largest = 0;
   for (int64_t i = 0; i < count; ++i) {
-    if (i < kShown) text << ' ' << *ValueAt(tensor, i);
-    if (*ValueAt(tensor, i) > *ValueAt(tensor, largest)) largest = i;
+    if (i < kShown) text << ' ' << value(data, i);
+    if (value(data, i) > value(data, largest)) largest = i;
   }
   if (count > kShown) text << " ...";
-  text << ", the largest is " << *ValueAt(tensor, largest) << " at " << largest;
+  text << ", the largest is " << value(data, largest) << " at " << largest;
   return text.str();
 }
 

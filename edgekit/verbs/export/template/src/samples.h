@@ -18,6 +18,6 @@ Tensors ReadInputs(const Paths& files);
 void WriteOutputs(const std::filesystem::path& folder, const Tensors& outputs);
 
 // "features float32[1, 4, 8, 8]: 0.5 0 0.25 ..., the largest is 1.5 at 17"
-std::string Describe(size_t output, const tvm::ffi::Tensor& tensor);
+std::string Describe(size_t output, const Tensor& tensor);
 
 }  // namespace app

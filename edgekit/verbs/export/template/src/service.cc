@@ -16,7 +16,6 @@
 #include <system_error>
 #include <vector>
 
-#include <tvm/ffi/error.h>
 
 #include "model.h"
 #include "samples.h"
@@ -175,8 +174,6 @@ class Service {
       for (size_t i = 0; i < outputs.size(); ++i) {
         std::printf("%s: %.2f ms, %s\n", name.c_str(), took.count(), Describe(i, outputs[i]).c_str());
       }
-    } catch (const tvm::ffi::Error& error) {
-      Refuse(name, error.kind() + ": " + error.message());
     } catch (const std::exception& error) {
       Refuse(name, error.what());
     }

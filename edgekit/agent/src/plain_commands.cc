@@ -1,0 +1,10 @@
+// The commands of edgekit-agent.
+#include "commands.h"
+
+namespace edgekit {
+
+const std::vector<Command> kCommands = {
+    {"attend", Attend}, {"info", Info}, {"run", Run}, {"bench", Bench}, {"watch", Watch},
+};
+
+}  // namespace edgekit

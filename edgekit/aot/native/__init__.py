@@ -1,0 +1,1 @@
+"""A model as a shared library without a runtime: kernels in machine code, called by C."""

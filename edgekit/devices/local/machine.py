@@ -1,0 +1,82 @@
+"""A model for TVM's virtual machine, called through TVM's small runtime library."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any, cast
+
+import numpy as np
+
+from edgekit.base.arrays import Array, numpy_dtype
+from edgekit.devices.local.dlpack import DlpackArray
+from edgekit.devices.local.kernel_stopwatch import KernelStopwatch
+
+_CPU = 1
+_POOLED_ALLOCATOR = 2
+
+
+class Machine:
+    def __init__(self, ffi: ModuleType, library: str) -> None:
+        self._ffi = ffi
+        self._library = ffi.load_module(library)
+        self._machine = self._library.get_function("vm_load_executable")()
+        self._machine.get_function("vm_initialization")(_CPU, 0, _POOLED_ALLOCATOR)
+        self._main = self._machine.get_function("main")
+        self._result: Any = None
+        self.threads = int(ffi.get_global_func("runtime.NumThreads")())
+
+    def prepare(self, arrays: Sequence[Array]) -> Callable[[], None]:
+        """Return a function that runs the model on these inputs."""
+        tensors = [self._ffi.from_dlpack(DlpackArray(values)) for values in arrays]
+
+        def call() -> None:
+            self._result = None  # frees its memory
+            self._result = self._main(*tensors)
+
+        return call
+
+    def outputs(self) -> list[Array]:
+        """Return copies of the outputs of the last run."""
+        return [to_numpy(tensor) for tensor in self._flat(self._result)]
+
+    def profile(
+        self, arrays: Sequence[Array], inferences: int, done: Callable[[int], None]
+    ) -> list[dict[str, object]]:
+        """Return the time of each kernel."""
+        stopwatch = KernelStopwatch()
+        self._machine.get_function("set_instrument")(self._ffi.convert(stopwatch.called))
+        call = self.prepare(arrays)
+        for inference in range(inferences):
+            stopwatch.begin_inference()
+            call()
+            done(inference + 1)
+        return stopwatch.report()
+
+    def _flat(self, result: Any) -> list[Any]:
+        """Return the tensors of a result, which is a tensor or nested arrays of them."""
+        if isinstance(result, self._ffi.Tensor):
+            return [result]
+        return [tensor for part in result for tensor in self._flat(part)]
+
+
+def to_numpy(tensor: Any) -> Array:
+    # Read by address: numpy's DLPack does not support bfloat16.
+    if not tensor.is_contiguous():
+        raise ValueError("the model returned a tensor that is not contiguous")
+    dtype = numpy_dtype(str(tensor.dtype))
+    shape = tuple(int(extent) for extent in tensor.shape)
+    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    data = ctypes.string_at(tensor.data_ptr(), size) if size else b""
+    return np.frombuffer(data, dtype).reshape(shape)
+
+
+def load_runtime(library: str) -> ModuleType:
+    # tvm_ffi would import an installed torch, which takes a second and is not needed.
+    sys.modules["torch"] = None  # type: ignore[assignment]
+    import tvm_ffi
+
+    ctypes.CDLL(library, ctypes.RTLD_GLOBAL)
+    return cast(ModuleType, tvm_ffi)
