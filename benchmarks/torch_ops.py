@@ -181,7 +181,7 @@ def run(chosen: Sequence[Call]) -> list[np.ndarray]:
         if reasons:
             raise Uncompilable(reasons)
         model = onnx.load(source, SILENT)
-    compiled = compile_model(model, load_board("local").target, weights_apart=True)
+    compiled = compile_model(model, load_board("local").target, linked=True)
     return list(run_deployed(compiled, [as_array(x) for x in tensors]))
 
 

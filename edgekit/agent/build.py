@@ -130,9 +130,7 @@ def _built(
             if agent is not None:
                 return agent
             with (
-                events.stage(
-                    f"compile {program.name} for {arch}", len(program.sources)
-                ) as stage,
+                events.stage(f"compile {program.name} for {arch}", len(program.sources)) as stage,
                 scratch_directory(final.parent) as scratch,
                 replace_directory(final) as folder,
                 stage.watching(lambda: len(list(scratch.glob("*.o")))),
