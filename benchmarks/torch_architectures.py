@@ -16,7 +16,6 @@ import json
 import re
 import sys
 import tempfile
-import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import psutil  # type: ignore[import-untyped]
 
 from benchmarks import figures
 from benchmarks.forked import run_each
@@ -135,26 +135,27 @@ class Result:
     reason: str = ""
     error: float = 0.0
     parameters: int = 0
-    seconds: float = 0.0
+    converting: float = 0.0
+    """The CPU seconds from the program to ONNX."""
+    building: float = 0.0
+    """The CPU seconds from ONNX to the library, with one run of it."""
 
 
 def judge(name: str) -> Result:
     from edgekit.base.errors import ModelError, UnsupportedModelError
 
-    started = time.perf_counter()
     try:
-        error, parameters = run(*architectures()[name]())
+        found = run(name, *architectures()[name]())
     except (ModelError, UnsupportedModelError) as problem:
         return Result(name, "refused", " ".join((problem.message, *problem.details)))
     except Exception as problem:  # noqa: BLE001 -- whatever it is, it is the finding
         lines = str(problem).strip().splitlines() or [""]
         return Result(name, "crash", f"{type(problem).__name__}: {lines[-1][:300]}")
-    seconds = time.perf_counter() - started
-    return Result(name, "wrong" if not error < LIMIT else "right", "", error, parameters, seconds)
+    return found
 
 
-def run(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[float, int]:
-    """Build and run a module on this machine; return its largest error and its parameters."""
+def run(name: str, module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> Result:
+    """Build and run a module on this machine, and compare it with PyTorch."""
     import torch
 
     sys.path.append(str(ROOT / "tests"))
@@ -175,10 +176,26 @@ def run(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[floa
         wanted = torch.utils._pytree.tree_leaves(module(*inputs))
         path = Path(folder) / "model.pt2"
         torch.export.save(torch.export.export(module, inputs), path)
+        times = [_cpu_seconds()]
         names = [spec.name for spec in scan_model(open_model(path)).inputs]
+        times.append(_cpu_seconds())
         found = deployed(path, dict(zip(names, map(as_array, inputs), strict=True)))
-    errors = [_error(a, as_array(b)) for a, b in zip(found.values(), wanted, strict=True)]
-    return max(errors), sum(weight.numel() for weight in module.parameters())
+        times.append(_cpu_seconds())
+    error = max(_error(a, as_array(b)) for a, b in zip(found.values(), wanted, strict=True))
+    return Result(
+        name,
+        "right" if error < LIMIT else "wrong",
+        error=error,
+        parameters=sum(weight.numel() for weight in module.parameters()),
+        converting=times[1] - times[0],
+        building=times[2] - times[1],
+    )
+
+
+def _cpu_seconds() -> float:
+    """Return the CPU seconds of this process and its children, those that still run too."""
+    family = [own := psutil.Process(), *own.children(recursive=True)]
+    return sum(sum(process.cpu_times()[:4]) for process in family)
 
 
 def _error(found: np.ndarray, wanted: np.ndarray) -> float:
@@ -199,7 +216,8 @@ def markdown(results: Sequence[Result], version: str, left: int, fresh: bool) ->
         f"Architectures with random weights and small inputs, exported with PyTorch {version}, "
         "built and run as `edgekit deploy` does on this",
         "machine and compared with PyTorch. *Error*: the largest, relative to the largest element "
-        f"of the output; above {LIMIT:g} a result is wrong.",
+        f"of the output; above {LIMIT:g} a result is wrong. *Convert*: CPU seconds from the "
+        "program to ONNX; *build*: from ONNX to the library that a device loads, with one run.",
         "",
         *([f"{left} more architectures were not run.", ""] if left else []),
         dated if fresh else figures.undated(dated),
@@ -207,14 +225,15 @@ def markdown(results: Sequence[Result], version: str, left: int, fresh: bool) ->
         "|---|---|---|---|",
         f"| {totals['right']} | {totals['refused']} | {totals['wrong']} | {totals['crash']} |",
         "",
-        "| architecture | result | error | parameters |",
-        "|---|---|---|---|",
+        "| architecture | result | error | parameters | convert | build |",
+        "|---|---|---|---|---|---|",
     ]
     for item in results:
         size = f"{item.parameters / 1e6:.3g} M" if item.parameters else "–"
         error = f"{item.error:.1e}" if item.parameters else "–"
         reason = f": {item.reason}" if item.reason else ""
-        lines.append(f"| {item.name} | {item.verdict}{reason} | {error} | {size} |")
+        times = f"{item.converting:.1f} s | {item.building:.1f} s" if item.parameters else "– | –"
+        lines.append(f"| {item.name} | {item.verdict}{reason} | {error} | {size} | {times} |")
     return "\n".join([*lines, ""])
 
 
@@ -251,7 +270,9 @@ def main() -> int:
         result = outcome if isinstance(outcome, Result) else Result(name, "crash", outcome)
         results[name] = result
         print(
-            f"{result.verdict:8}{name}: {result.error:.1e} {result.reason[:200]}", file=sys.stderr
+            f"{result.verdict:8}{name}: {result.error:.1e} {result.converting:.1f} s + "
+            f"{result.building:.1f} s {result.reason[:300]}",
+            file=sys.stderr,
         )
         with kept.open("a") as stream:
             stream.write(json.dumps(asdict(result)) + "\n")

@@ -24,6 +24,8 @@ UNINITIALISED = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_
     "new_empty_strided"
 }
 """Operators whose results have no defined values."""
+_ANY_PLACE = {"kthvalue", "median", "nanmedian", "mode", "topk"}
+"""Operators that return a value and a place of it: any where several elements are equal."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,8 @@ class Call:
         arguments, options = pytree.tree_unflatten(leaves, self.structure)
         results = pytree.tree_leaves(self.function(*arguments, **options))
         found = [x for x in results if isinstance(x, torch.Tensor)]
+        if self.name.partition("-")[0] in _ANY_PLACE:
+            found = found[:1]
         return tuple(torch.view_as_real(x) if x.is_complex() else x for x in found)
 
 
@@ -69,15 +73,15 @@ def operators() -> dict[str, Any]:
     }
 
 
-def calls(name: str, op: Any, quick: bool = False) -> Iterator[Call]:
-    """Make small calls in every type that the operator takes; with `quick`, one in float32."""
+def calls(name: str, op: Any, only: str = "") -> Iterator[Call]:
+    """Make small calls in every type that the operator takes, or one of `only` one type."""
     supported = op.supported_dtypes("cpu")
-    for dtype in TYPES[:1] if quick else TYPES:
+    for dtype in [getattr(torch, only)] if only else TYPES:
         if dtype not in supported:
             continue
         possible = list(_possible(name, op, dtype))
         ranked = [x for x in possible if any(t.ndim for t in x.tensors)] or possible
-        most = 1 if quick else SAMPLES.get(dtype, 1)
+        most = 1 if only else SAMPLES.get(dtype, 1)
         places = sorted({k * (len(ranked) - 1) // max(most - 1, 1) for k in range(most)})
         for number, place in enumerate(places if ranked else []):
             call = ranked[place]

@@ -2,7 +2,7 @@
 
     python benchmarks/torch_ops.py            # all; writes docs/torch-operators.md
     python benchmarks/torch_ops.py --filter '^linalg' --verbose
-    python benchmarks/torch_ops.py --quick              # one call of each, in float32
+    python benchmarks/torch_ops.py --types float32,bool # one call of each, in these types
     python benchmarks/torch_ops.py --again wrong,crash  # these once more
 
 Every operator of `op_db`, with which PyTorch tests itself, is called with small samples of every
@@ -29,9 +29,8 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -47,12 +46,16 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs" / "torch-operators.md"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "edgekit-tests"
-OPERATORS_AT_ONCE = 8
+CALLS_AT_ONCE = 24
 SECONDS_A_GROUP = 900
 JUDGED = ("edgekit/compiler", "edgekit/models")
 """The code that the page judges."""
 TOLERANCES = {"float64": 1e-9, "float32": 1e-4, "float16": 4e-3, "bfloat16": 3.2e-2}
 """Relative to the element; a tenth of it relative to the largest element of the tensor."""
+
+
+Task: TypeAlias = tuple[str, str]
+"""An operator, and the only type in which it is called; all without one."""
 
 
 @dataclass(frozen=True)
@@ -66,20 +69,22 @@ class Verdict:
         return self.call.partition("-")[0]
 
 
-def judge(names: Sequence[str], quick: bool = False) -> dict[str, list[Verdict]]:
+def judge(tasks: Sequence[Task]) -> dict[Task, list[Verdict]]:
     """Try all calls of some operators, in as few programs as there may be."""
     from benchmarks.torch_cases import calls, operators
 
-    found, rest = [], []
-    for name in names:
-        for call in calls(name, operators()[name], quick):
+    found: dict[str, Verdict] = {}
+    made = {task: list(calls(task[0], operators()[task[0]], task[1])) for task in tasks}
+    rest = []
+    for (name, _), own in made.items():
+        for call in own:
             word, reason = _exportable(name, call)
             if word == "exported":
                 rest.append(call)
             else:
-                found.append(Verdict(call.name, word, reason))
-    found += _judged(rest)
-    return {name: [item for item in found if item.operator == name] for name in names}
+                found[call.name] = Verdict(call.name, word, reason)
+    found |= {item.call: item for item in _judged(rest)}
+    return {task: [found[call.name] for call in own] for task, own in made.items()}
 
 
 def _exportable(name: str, call: Call) -> tuple[str, str]:
@@ -249,13 +254,15 @@ def difference(found: np.ndarray, wanted: np.ndarray) -> str:
     )
 
 
-def markdown(verdicts: Sequence[Verdict], version: str, quick: bool, left: int, fresh: bool) -> str:
+def markdown(
+    verdicts: Sequence[Verdict], version: str, types: Sequence[str], left: int, fresh: bool
+) -> str:
     words = ("right", "refused", "wrong", "crash", "unexported", "random")
     totals = Counter(item.verdict for item in verdicts)
     names = sorted({item.operator for item in verdicts}, key=str.lower)
     each = (
-        "one in float32 (`--quick`)"
-        if quick
+        f"one in each of {', '.join(types)} (`--types`)"
+        if any(types)
         else "up to three in float32, and one in each other type that the operator takes"
     )
     dated = figures.header("python benchmarks/torch_ops.py", JUDGED)
@@ -271,7 +278,7 @@ def markdown(verdicts: Sequence[Verdict], version: str, quick: bool, left: int, 
         "PyTorch (relative to the element",
         ", ".join(f"{kind} {value:g}" for kind, value in TOLERANCES.items())
         + ", and a tenth of that relative to the largest; whole numbers exactly).",
-        *([f"{left} more operators were not run."] if left else []),
+        *([f"{left} more were not run."] if left else []),
         "Complex results are compared as pairs of real numbers. *Not exported*: PyTorch cannot "
         "export the call. *Not comparable*: two calls",
         "of PyTorch's differ, or its values are undefined.",
@@ -305,27 +312,19 @@ def _reasons(verdicts: Sequence[Verdict]) -> str:
     return "<br>".join(f"{text} ({count})" for text, count in texts.most_common(3))
 
 
-def _read(path: Path) -> dict[str, list[Verdict]]:
-    found: dict[str, list[Verdict]] = {}
+def _read(path: Path) -> dict[Task, list[Verdict]]:
+    found: dict[Task, list[Verdict]] = {}
     for line in path.read_text().splitlines() if path.is_file() else ():
         item = json.loads(line)
-        found[item["operator"]] = [Verdict(**each) for each in item["verdicts"]]
+        found[item["operator"], item["type"]] = [Verdict(**each) for each in item["verdicts"]]
     return found
-
-
-def build_registry_once() -> None:
-    """Keep the exporter's table of translations, which it builds anew in each call."""
-    from torch.onnx._internal.exporter._registration import ONNXRegistry
-
-    registry = ONNXRegistry.from_torchlib()
-    ONNXRegistry.from_torchlib = lambda *_, **__: registry
 
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--filter", default="", help="a regular expression for operators")
     parser.add_argument("--again", default="", help="verdicts to try once more, with commas")
-    parser.add_argument("--quick", action="store_true", help="one call of each, in float32")
+    parser.add_argument("--types", default="", help="one call of each in these types, with commas")
     parser.add_argument("--fresh", action="store_true", help="forget earlier verdicts")
     parser.add_argument("--table", action="store_true", help="write the page of what is known")
     parser.add_argument("--jobs", type=int, default=1)
@@ -348,54 +347,56 @@ def main() -> int:
     from benchmarks.torch_cases import operators
 
     torch.set_num_threads(1)
-    build_registry_once()
-    names = [name for name in operators() if re.search(options.filter, name)]
-    way = "-quick" if options.quick else ""
-    kept = CACHE / f"torch-operators-{torch.__version__}{way}.jsonl"
+    types = options.types.split(",")
+    tasks = [
+        (name, kind) for kind in types for name in operators() if re.search(options.filter, name)
+    ]
+    kept = CACHE / f"torch-operators-{torch.__version__}.jsonl"
     kept.parent.mkdir(parents=True, exist_ok=True)
     if options.fresh:
         kept.unlink(missing_ok=True)
     known = _read(kept)
     again = set(options.again.split(",")) if options.again else set()
     chosen = [
-        name
-        for name in names
+        task
+        for task in tasks
         if not options.table
-        and (name not in known or any(item.verdict in again for item in known[name]))
+        and (task not in known or any(item.verdict in again for item in known[task]))
     ]
     started = time.perf_counter()
 
-    def keep(found: dict[str, list[Verdict]]) -> None:
+    def keep(found: dict[Task, list[Verdict]]) -> None:
         known.update(found)
         with kept.open("a") as stream:
-            for name, verdicts in found.items():
-                entry = {"operator": name, "verdicts": [asdict(item) for item in verdicts]}
+            for (name, kind), verdicts in found.items():
+                own = [asdict(item) for item in verdicts]
+                entry = {"operator": name, "type": kind, "verdicts": own}
                 stream.write(json.dumps(entry) + "\n")
         for item in (each for verdicts in found.values() for each in verdicts):
             if options.verbose and item.verdict in ("refused", "wrong", "crash"):
                 print(f"{item.verdict:8}{item.call}: {item.reason[:300]}", file=sys.stderr)
 
-    at_once = OPERATORS_AT_ONCE * (3 if options.quick else 1)
+    at_once = CALLS_AT_ONCE if options.types else CALLS_AT_ONCE // 3
     groups = [tuple(chosen[k : k + at_once]) for k in range(0, len(chosen), at_once)]
-    each = partial(judge, quick=options.quick)
-    alone: list[tuple[str, ...]] = []
-    for group, found in run_each(each, groups, options.jobs, SECONDS_A_GROUP):
+    alone: list[tuple[Task, ...]] = []
+    for group, found in run_each(judge, groups, options.jobs, SECONDS_A_GROUP):
         if isinstance(found, str):
-            alone += [(name,) for name in group]
+            alone += [(task,) for task in group]
         else:
             keep(found)
-    for (name,), found in run_each(each, alone, options.jobs, SECONDS_A_GROUP):
-        keep({name: [Verdict(name, "crash", found)]} if isinstance(found, str) else found)
-    verdicts = [item for name in names for item in known.get(name, ())]
+    for (task,), found in run_each(judge, alone, options.jobs, SECONDS_A_GROUP):
+        call = "-".join(filter(None, task))
+        keep({task: [Verdict(call, "crash", found)]} if isinstance(found, str) else found)
+    verdicts = [item for task in tasks for item in known.get(task, ())]
     if options.json:
         options.json.write_text(json.dumps([asdict(item) for item in verdicts], indent=1))
     if not options.filter and not options.no_docs:
-        fresh = len(chosen) == len(names)
-        left = sum(name not in known for name in names)
-        DOCS.write_text(markdown(verdicts, torch.__version__, options.quick, left, fresh))
+        fresh = len(chosen) == len(tasks)
+        left = sum(task not in known for task in tasks)
+        DOCS.write_text(markdown(verdicts, torch.__version__, types, left, fresh))
     counts = Counter(item.verdict for item in verdicts)
     seconds = time.perf_counter() - started
-    print(f"{len(chosen)} of {len(names)} operators in {seconds:.0f} s: {dict(counts)}")
+    print(f"{len(chosen)} of {len(tasks)} tasks in {seconds:.0f} s: {dict(counts)}")
     return 1 if counts["wrong"] + counts["crash"] else 0
 
 

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,7 @@ from typing import IO, NoReturn, TypeAlias
 from edgekit.base.interrupts import interrupts_deferred
 from edgekit.base.limits import starting_processes
 from edgekit.base.options import options_environment
-from edgekit.base.parent_process import parent_environment
+from edgekit.base.parent_process import end_with_parent, parent_environment
 from edgekit.base.paths import PACKAGE
 from edgekit.base.programs import find_program, with_absolute_paths
 
@@ -126,6 +126,15 @@ def run(
             output.decode(errors="replace"),
             (errors or b"").decode(errors="replace"),
         )
+
+
+def run_in_fork(work: Callable[[], NoReturn]) -> int:
+    """Run a function in a copy of this process; return its exit code, or minus its signal."""
+    process = os.fork()
+    if process == 0:
+        end_with_parent()
+        work()
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
 
 
 def become(command: Sequence[str]) -> NoReturn:

@@ -92,6 +92,30 @@ def _searchsorted(
     return (~is_behind).sum(-1).to(torch.int32 if out_int32 else torch.int64)
 
 
+@decomposes(aten.bucketize)
+def _bucketize(value: Any, edges: Tensor, *, out_int32: bool = False, right: bool = False) -> Any:
+    return _searchsorted(edges, value, out_int32=out_int32, right=right)
+
+
+def _extreme(operator: Any) -> Function:
+    """Return a decomposition that names all axes, and computes half precision in float32."""
+
+    def compute(value: Tensor, dim: Any = (), keepdim: bool = False) -> Any:
+        if value.ndim == 0:
+            return value.clone()
+        axes = list(dim) or list(range(value.ndim))
+        if not is_half(value) and dim:
+            return NotImplemented
+        wide = value.float() if is_half(value) else value
+        return operator(wide, axes, keepdim).to(value.dtype)
+
+    return compute
+
+
+for _operator in (aten.amax, aten.amin):
+    decomposes(_operator)(_extreme(_operator))
+
+
 @decomposes(aten.cdist)
 def _cdist(first: Tensor, second: Tensor, p: float = 2.0, compute_mode: Any = None) -> Any:
     apart = (first.unsqueeze(-2) - second.unsqueeze(-3)).abs()
@@ -125,10 +149,23 @@ def _median(value: Tensor, dim: int | None = None, keepdim: bool = False) -> Any
     return middle if dim is None else (middle, found[1])
 
 
+@decomposes(aten.mode)
+def _mode(value: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
+    """Choose the smallest of the most frequent elements."""
+    if value.ndim == 0:
+        return value.clone(), torch.zeros((), dtype=torch.int64)
+    last = value.movedim(dim, -1)
+    counts = (last.unsqueeze(-1) == last.unsqueeze(-2)).sum(-1)
+    values, places = last.sort(-1)
+    first = counts.gather(-1, places).argmax(-1, keepdim=True)
+    found = values.gather(-1, first).movedim(-1, dim), places.gather(-1, first).movedim(-1, dim)
+    return found if keepdim else tuple(part.squeeze(dim) for part in found)
+
+
 @decomposes(aten.nanmedian)
 def _nanmedian(value: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     if not value.dtype.is_floating_point:
-        return NotImplemented
+        return _median(value, dim, keepdim)
     flat, axis = (value.reshape(-1), 0) if dim is None or not value.ndim else (value, dim)
     values, indices = flat.sort(axis)  # NaN comes last
     counts = (~flat.isnan()).sum(axis, keepdim=True)
@@ -188,3 +225,27 @@ def _in_given_type(function: Function) -> Function:
 
 DECOMPOSITIONS[aten.softmax.int] = _in_given_type(torch.softmax)
 DECOMPOSITIONS[aten.log_softmax.int] = _in_given_type(torch.log_softmax)
+
+
+@decomposes(aten.scaled_dot_product_attention)
+def _attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    """Compute what is not of four dimensions, which the exporter does not take."""
+    if query.ndim == key.ndim == value.ndim == 4 or dropout_p or enable_gqa:
+        return NotImplemented
+    scores = query @ key.mT * (query.shape[-1] ** -0.5 if scale is None else scale)
+    if is_causal:
+        attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
+    if attn_mask is not None:
+        is_truth = attn_mask.dtype == torch.bool
+        scores = torch.where(attn_mask, scores, -math.inf) if is_truth else scores + attn_mask
+    return aten._safe_softmax(scores, -1) @ value

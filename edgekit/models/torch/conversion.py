@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import atexit
 import json
+import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import astuple, replace
+from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
 from edgekit.base.cache import BuildCache
 from edgekit.base.child import Child, ChildGone
-from edgekit.base.errors import MissingToolError, UnsupportedModelError
+from edgekit.base.errors import EdgekitError, MissingToolError, UnsupportedModelError
 from edgekit.base.events import Events
 from edgekit.base.files import sha256_bytes, sha256_file
 from edgekit.base.tensors import TensorSpec
 from edgekit.models.model import ModelSource
 
 _MODEL = "model.onnx"
+_EXPORTER = "edgekit.models.torch.exporter"
 _SECONDS = 3600
+_IDLE_SECONDS = 20
 
 
 @contextmanager
@@ -58,9 +64,15 @@ def _key(source: ModelSource, inputs: tuple[TensorSpec, ...]) -> str:
 
 
 def _export(source: ModelSource, inputs: tuple[TensorSpec, ...], target: Path) -> None:
-    with Child("edgekit.models.torch.exporter") as child:
+    message = (source.path.absolute(), inputs, target.absolute())
+    with _exporter() as child:
         try:
-            child.ask((source.path.absolute(), inputs, target.absolute()), _SECONDS)
+            try:
+                child.ask(message, _SECONDS)
+            except ChildGone as gone:
+                if gone.code != 0:
+                    raise
+                child.ask(message, _SECONDS)  # it ended, because it had nothing to do
         except ChildGone as gone:
             name = source.path.name
             raise UnsupportedModelError(
@@ -69,3 +81,29 @@ def _export(source: ModelSource, inputs: tuple[TensorSpec, ...], target: Path) -
                 else f"PyTorch's exporter cannot convert {name}: {gone.reason}",
                 hint="export a simpler form of the module, or save it as ONNX",
             ) from gone
+
+
+@contextmanager
+def _exporter() -> Iterator[Child]:
+    """Give an exporter that is idle. The main thread keeps one for the next program, because torch
+    takes seconds to import; a child ends with the thread that started it."""
+    if threading.current_thread() is not threading.main_thread():
+        with Child(_EXPORTER, str(_IDLE_SECONDS)) as child:
+            yield child
+        return
+    child = kept_exporter(os.getpid())
+    try:
+        yield child
+    except EdgekitError:  # it refused the program, and takes the next one
+        raise
+    except BaseException:
+        child.end()
+        raise
+
+
+@cache
+def kept_exporter(owner: int) -> Child:
+    """Return the exporter of this process's main thread, which may have ended."""
+    child = Child(_EXPORTER, str(_IDLE_SECONDS))
+    atexit.register(child.end)
+    return child

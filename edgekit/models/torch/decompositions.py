@@ -9,7 +9,13 @@ import onnx_ir as ir
 from onnxscript import evaluator
 from onnxscript.function_libs.torch_lib.ops import core as torchlib
 
-from edgekit.models.torch import along_axes, elementwise, windows  # noqa: F401
+from edgekit.models.torch import (  # noqa: F401
+    along_axes,
+    elementwise,
+    matrices,
+    scattering,
+    windows,
+)
 from edgekit.models.torch.decomposing import DECOMPOSITIONS, Function, aten
 
 __all__ = ["DECOMPOSITIONS", "DOMAIN", "TRANSLATIONS", "node"]
@@ -35,7 +41,7 @@ def _counted_from_start(function: Function, place: int) -> Function:
     def translate(value: Any, *arguments: Any, **options: Any) -> Any:
         given = [value, *arguments]
         axis = given[1] if place == 2 else 0
-        extent = int(value.shape[axis])
+        extent = int(value.shape[axis]) if len(value.shape) else 1
         indices = given[place]
         given[place] = node(DOMAIN, "FromStart", [indices], extent=extent)
         given[place].type, given[place].shape = indices.type, indices.shape

@@ -18,6 +18,8 @@ from edgekit.models.torch.decomposing import (
     is_half,
 )
 
+_LARGE, _FRACTIONS = 4.0, 40
+
 
 def _is_negative(value: Tensor) -> Tensor:
     """Tell numbers with a minus sign, -0.0 too."""
@@ -95,6 +97,8 @@ def _copysign(first: Any, second: Any) -> Any:
 def _fmax(first: Tensor, second: Tensor) -> Any:
     first, second = in_one_type(first, second)
     larger = torch.maximum(first, second)
+    if not first.dtype.is_floating_point:
+        return larger
     return torch.where(first.isnan(), second, torch.where(second.isnan(), first, larger))
 
 
@@ -102,6 +106,8 @@ def _fmax(first: Tensor, second: Tensor) -> Any:
 def _fmin(first: Tensor, second: Tensor) -> Any:
     first, second = in_one_type(first, second)
     smaller = torch.minimum(first, second)
+    if not first.dtype.is_floating_point:
+        return smaller
     return torch.where(first.isnan(), second, torch.where(second.isnan(), first, smaller))
 
 
@@ -169,8 +175,49 @@ def _in_float32(function: Function) -> Function:
     return compute
 
 
-for _operator in (aten.amax, aten.amin, aten.lerp):
-    decomposes(_operator)(_in_float32(_operator))
+decomposes(aten.lerp)(_in_float32(aten.lerp))
+
+
+def _log_of_sum(exponent: Function, factor: float) -> Function:
+    """Return a decomposition that takes the larger operand out, so that nothing overflows."""
+
+    def compute(first: Tensor, second: Tensor) -> Any:
+        kind = torch.result_type(first, second)
+        first, second = in_one_type(first, second, wide=True)
+        larger, apart = torch.maximum(first, second), (first - second).abs()
+        found = larger + torch.log1p(exponent(-apart)) * factor
+        return torch.where(apart.isnan(), larger, found).to(kind)
+
+    return compute
+
+
+decomposes(aten.logaddexp)(_log_of_sum(torch.exp, 1.0))
+decomposes(aten.logaddexp2)(_log_of_sum(torch.exp2, 1 / math.log(2)))
+
+
+@decomposes(aten.log_sigmoid)
+def _log_sigmoid(value: Tensor) -> Any:
+    return value.clamp(max=0) - torch.log1p(torch.exp(-value.abs()))
+
+
+@decomposes(aten.special_erfcx)
+def _erfcx(value: Tensor) -> Any:
+    """Compute large ones as a continued fraction. exp(x * x) * erfc(x) overflows."""
+    kind = torch.result_type(value, 1.0)
+    value = as_type(value, torch.float64 if kind == torch.float64 else torch.float32)
+    tail = large = value.clamp(min=_LARGE)
+    for step in range(_FRACTIONS, 0, -1):
+        tail = large + step / 2 / tail
+    small = value.clamp(max=_LARGE)
+    found = torch.exp(small * small) * torch.erfc(small)
+    return torch.where(value > _LARGE, 1 / (math.sqrt(math.pi) * tail), found).to(kind)
+
+
+for _name in ("divide", "true_divide", "multiply", "subtract", "greater", "less"):
+    _plain = {"greater": "gt", "less": "lt", "true_divide": "div"}.get(_name, _name[:3])
+    decomposes(getattr(aten, _name))(getattr(aten, _plain))
+for _name in ("greater_equal", "less_equal"):
+    decomposes(getattr(aten, _name))(getattr(aten, _name[0] + "e"))
 
 
 @decomposes(aten.sinc)
@@ -180,12 +227,24 @@ def _sinc(value: Tensor) -> Any:
     return torch.where(wide == 0, 1.0, wide.sin() / wide).to(kind)
 
 
-@decomposes(aten.sign, aten.sgn)
+@decomposes(aten.sign)
 def _sign(value: Tensor) -> Any:
     """Return 0 for NaN. ONNX's operator returns NaN."""
     if not value.dtype.is_floating_point:
         return NotImplemented
     return (value > 0).to(value.dtype) - (value < 0).to(value.dtype)
+
+
+DECOMPOSITIONS[aten.sgn.default] = lambda value: (
+    NotImplemented if value.is_complex() else torch.sign(value)
+)
+
+
+@decomposes(aten.angle)
+def _angle(value: Tensor) -> Any:
+    if value.dtype.is_floating_point or value.is_complex():
+        return NotImplemented
+    return torch.where(value < 0, math.pi, 0.0).to(torch.get_default_dtype())
 
 
 @decomposes(aten.signbit)

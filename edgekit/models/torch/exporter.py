@@ -1,4 +1,7 @@
-"""Turns a PyTorch program into an ONNX model: a process of its own, which conversion.py starts.
+"""Turns PyTorch programs into ONNX models: a process of its own, which conversion.py starts.
+
+It imports torch once. Each program is converted in a fork of it, so that a program that crashes or
+changes the exporter does not affect the next one.
 
 PyTorch's exporter has no translation for some operators, and a wrong one for others.
 `decompositions.py` writes those in simpler operators first. What is left without a translation
@@ -7,19 +10,29 @@ becomes a node of the domain `aten`, which the importer refuses by name.
 
 from __future__ import annotations
 
+import copy
 import logging
+import os
 import re
+import sys
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import onnx_ir as ir
 import torch
+import torch._dynamo
+import torch._functorch.aot_autograd
+import torch.export.pt2_archive
 import torch.onnx
-from torch.onnx._internal.exporter import _decomp, _registration
+from onnxscript import version_converter
+from torch._higher_order_ops.effects import _register_effectful_op
+from torch.onnx._internal.exporter import _core, _decomp, _fx_passes
+from torch.onnx._internal.exporter._registration import ONNXRegistry
 
 from edgekit.base.child import Channel
+from edgekit.base.children import run_in_fork
 from edgekit.base.errors import EdgekitError, UnsupportedModelError
 from edgekit.base.failure import failure_of
 from edgekit.base.tensors import TensorSpec
@@ -30,7 +43,8 @@ from edgekit.models.torch.program import first_line, open_program, quiet_torch, 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-_MOST_MISSING = 100
+_OPSET = 20
+_MOST_FAILING = 100
 _ONNX_NAMES = {"float32": "FLOAT", "float64": "DOUBLE"}
 _SIMPLER = "export a simpler form of the module, or save it as ONNX"
 _AT_NODE = re.compile(
@@ -60,45 +74,78 @@ def export(path: Path, inputs: tuple[TensorSpec, ...], target: Path) -> None:
         model.save(str(target))
 
 
+_register_effectful_op("aten::_linalg_check_errors", None)  # or each would be a graph's operator
+
+
+@cache
+def _torchlib() -> ONNXRegistry:
+    return ONNXRegistry.from_torchlib(opset_version=_OPSET)
+
+
+def _registry() -> ONNXRegistry:
+    """Return a table of the exporter's translations and ours, which one conversion may change."""
+    registry = copy.copy(_torchlib())
+    registry.functions = {name: [*found] for name, found in registry.functions.items()}
+    for operator, translation in TRANSLATIONS.items():
+        registry.register_op(operator, translation)
+    return registry
+
+
+@cache
 def _decompositions() -> dict[Any, Callable[..., Any]]:
     """Return ours and the exporter's in one table, so that ours apply inside what PyTorch
     decomposes."""
-    registry = _registration.ONNXRegistry.from_torchlib()
-    translated = {*_decomp.get_onnx_implemented_overloads(registry), *TRANSLATIONS}
+    translated = {*_decomp.get_onnx_implemented_overloads(_torchlib()), *TRANSLATIONS}
     return {**_decomp.create_onnx_friendly_decomposition_table(translated), **DECOMPOSITIONS}
 
 
 def _decomposed(path: Path, program: ExportedProgram) -> ExportedProgram:
     try:
-        return program.run_decompositions(_decompositions())
+        with torch.fx.experimental._config.patch(backed_size_oblivious=True):
+            program = program.run_decompositions(_decompositions())
+            _fx_passes.insert_type_promotion_nodes(program.graph_module)
+            _fx_passes.remove_assertion_nodes(program.graph_module)
     except Exception as error:
         raise UnsupportedModelError(
-            f"PyTorch cannot decompose {path.name}: {first_line(_root(error))}", hint=_SIMPLER
+            f"PyTorch cannot decompose {path.name}: {_said(error)}", hint=_SIMPLER
         ) from error
+    return program
 
 
 def _exported(path: Path, program: ExportedProgram) -> Any:
-    translations: dict[Any, Callable[..., Any]] = dict(TRANSLATIONS)
-    for _ in range(_MOST_MISSING):
+    """Return the program in ONNX. `torch.onnx.export` would decompose it a second time."""
+    registry = _registry()
+    for operator in _operators(program):
+        if not registry.is_registered(operator):
+            registry.register_op(operator, partial(_stand_in, operator))
+    failing: set[Any] = set()
+    while len(failing) < _MOST_FAILING:
         try:
-            return torch.onnx.export(
-                program,
-                dynamo=True,
-                verbose=False,
-                optimize=False,
-                custom_translation_table=translations,
-            )
+            exported = _core._exported_program_to_onnx_program(program, registry=registry)
+            version_converter.convert_version(exported.model, _OPSET, fallback=True)
+            return exported
         except Exception as error:
             operator = _untranslated(error)
-            if operator is None or operator in translations:
+            if operator is None or operator in failing:
                 raise UnsupportedModelError(
-                    f"{path.name} cannot be imported: {first_line(_root(error))}", hint=_SIMPLER
+                    f"{path.name} cannot be imported: {_said(error)}", hint=_SIMPLER
                 ) from error
-            translations[operator] = partial(_stand_in, operator)
+            failing.add(operator)
+            registry.register_op(operator, partial(_stand_in, operator))
     raise UnsupportedModelError(
-        f"{path.name} uses more than {_MOST_MISSING} operators that cannot be imported",
+        f"{path.name} uses more than {_MOST_FAILING} operators that cannot be imported",
         hint=_SIMPLER,
     )
+
+
+def _operators(program: ExportedProgram) -> set[torch._ops.OpOverload]:
+    return {
+        each.target
+        for module in program.graph_module.modules()
+        if isinstance(module, torch.fx.GraphModule)
+        for each in module.graph.nodes
+        if isinstance(each.target, torch._ops.OpOverload)
+    }
 
 
 def _untranslated(error: BaseException | None) -> Any:
@@ -106,16 +153,20 @@ def _untranslated(error: BaseException | None) -> Any:
     while error is not None:
         found = _AT_NODE.search(str(error))
         if found is not None:
-            _, _, namespace, name, overload = found[1].split(".")
-            return getattr(getattr(getattr(torch.ops, namespace), name), overload)
+            _, _, namespace, name, *overload = found[1].split(".")
+            if not overload:  # an operator that calls a graph
+                return None
+            return getattr(getattr(getattr(torch.ops, namespace), name), overload[0])
         error = error.__cause__
     return None
 
 
-def _root(error: BaseException) -> BaseException:
+def _said(error: BaseException) -> str:
+    """Return the first cause in a sentence; some are only a name."""
     while error.__cause__ is not None:
         error = error.__cause__
-    return error
+    line = first_line(error)
+    return line if " " in line else f"{type(error).__name__} of {line}"
 
 
 def _stand_in(operator: Any, *arguments: Any, **_: Any) -> Any:
@@ -155,15 +206,26 @@ def _name_ends(graph: Any, inputs: tuple[str, ...], outputs: tuple[str, ...]) ->
             value.name = name
 
 
-def main() -> None:
-    channel = Channel()
-    logging.disable(logging.WARNING)
-    path, inputs, target = channel.next()
+def _convert(channel: Channel, path: Path, inputs: tuple[TensorSpec, ...], to: Path) -> NoReturn:
     try:
-        export(path, inputs, target)
+        export(path, inputs, to)
         channel.send(None)
     except EdgekitError as error:
         channel.send(failure_of(error))
+    channel.end()
+
+
+def main() -> None:
+    channel = Channel()
+    logging.disable(logging.WARNING)
+    _decompositions()
+    while channel.waiting(float(sys.argv[1])):  # then it ends, to free its memory
+        message = channel.next()
+        code = run_in_fork(partial(_convert, channel, *message))
+        if code < 0:
+            os.kill(os.getpid(), -code)  # for the caller to see what ended it
+        if code:
+            os._exit(code)
     channel.end()
 
 

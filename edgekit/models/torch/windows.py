@@ -9,7 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgekit.models.torch.decomposing import aten, decomposes, is_half
+from edgekit.models.torch.decomposing import (
+    DECOMPOSITIONS,
+    Function,
+    aten,
+    decomposes,
+    is_half,
+)
 
 
 @decomposes(aten.avg_pool2d)
@@ -22,6 +28,9 @@ def _average(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Any:
+    if not value.dtype.is_floating_point:
+        options = (kernel, stride, padding, ceil_mode, count_include_pad, divisor_override)
+        return aten.avg_pool2d(value.double(), *options).trunc().to(value.dtype)
     if divisor_override is None:
         return NotImplemented
     size = math.prod(kernel) if len(kernel) > 1 else kernel[0] ** 2
@@ -127,3 +136,22 @@ def _embedding_bag(
 
 def _windows(extent: int, count: int) -> list[tuple[int, int]]:
     return [(k * extent // count, -(-(k + 1) * extent // count)) for k in range(count)]
+
+
+def _in_training(operator: Any) -> Function:
+    """Return PyTorch's own decomposition for a call that normalises by the batch itself. The
+    exporter takes it for one that has learned its mean."""
+    decomposition = torch._decomp.decomposition_table[operator]
+
+    def compute(*arguments: Any, **options: Any) -> Any:
+        is_training = options.get("training") or any(each is True for each in arguments)
+        return decomposition(*arguments, **options) if is_training else NotImplemented
+
+    return compute
+
+
+for _operator in (
+    *(aten.native_batch_norm.default, aten._native_batch_norm_legit.default),
+    *(aten._native_batch_norm_legit.no_stats, aten._native_batch_norm_legit_functional.default),
+):
+    DECOMPOSITIONS[_operator] = _in_training(_operator)

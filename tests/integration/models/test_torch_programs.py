@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import signal
 import subprocess
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,10 @@ from support.relax_modules import operators_in
 from support.rpc_lab import eventually
 from support.tflite_models import run_both
 
+from edgekit.base.child import Child
 from edgekit.base.errors import ModelError, UnsupportedModelError
 from edgekit.models.model import ModelSource, import_model, open_model, scan_model
+from edgekit.models.torch import conversion
 
 torch = import_needed("torch")
 
@@ -397,8 +400,56 @@ def test_an_input_may_be_an_output_and_a_value_several(tmp_path: Path) -> None:
         np.testing.assert_array_equal(found[name], wanted)
 
 
+@pytest.fixture
+def exporter(monkeypatch: pytest.MonkeyPatch) -> Iterator[Child]:
+    """An exporter that does not end by itself, however slow this host is."""
+    monkeypatch.setattr(conversion, "_IDLE_SECONDS", 3600)
+    conversion.kept_exporter.cache_clear()
+    child = conversion.kept_exporter(os.getpid())
+    yield child
+    child.end()
+    conversion.kept_exporter.cache_clear()
+
+
+def test_one_process_converts_several_programs(tmp_path: Path, exporter: Child) -> None:
+    """It stays where a program is refused, and a new one starts where it has ended."""
+    pids = []
+    for name in ("first", "second", "third"):
+        program = torch.export.export(torch.nn.Linear(3, 2), (torch.randn(1, 3),))
+        path = tmp_path / f"{name}.pt2"
+        torch.export.save(program, path)
+        assert not scan_model(open_model(path)).unsupported
+        pids.append(exporter.pid)
+        with pytest.raises(UnsupportedModelError, match="geqrf"):
+            refused = tmp_path / f"{name}-refused.pt2"
+            torch.export.save(torch.export.export(Refused(), (torch.randn(3, 3),)), refused)
+            scan_model(open_model(refused))
+        assert exporter.pid == pids[-1]
+        if name == "second":
+            assert exporter._process is not None and exporter._process.stdin is not None
+            exporter._process.stdin.close()  # as if it had ended, because it had nothing to do
+    assert pids[0] == pids[1] != pids[2]
+
+
+class Refused(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.geqrf(x)[0]
+
+
+def test_a_conversion_that_dies_is_named_and_the_next_one_works(
+    tmp_path: Path, exporter: Child
+) -> None:
+    exporter.start()
+    assert exporter.pid is not None
+    os.kill(exporter.pid, signal.SIGKILL)
+    path = saved(tmp_path, torch.nn.Linear(11, 2), torch.zeros(1, 11))
+    with pytest.raises(UnsupportedModelError, match="cannot convert"):
+        scan_model(open_model(path))
+    assert not scan_model(open_model(path)).unsupported
+
+
 def test_an_interrupted_conversion_leaves_no_process(tmp_path: Path) -> None:
-    path = network(tmp_path)
+    path = saved(tmp_path, torch.nn.Linear(13, 2), torch.zeros(1, 13))  # in no cache yet
     build = subprocess.Popen(
         [*command_line(), "build", str(path), "--board", "local", "-o", str(tmp_path / "out")],
         # Another test may have converted the same program.
