@@ -100,12 +100,13 @@ class WorkspaceBase:
     def _source(
         self,
         model: PathLike | None,
-        how: Mapping[str, Any],
+        binding: Mapping[str, Any],
         *,
         only_to_show: bool = False,
     ) -> ModelSource:
-        binding = {name: how[name] for name in BindingKeywords.__annotations__ if how.get(name)}
-        given = build_options(None, binding)
+        if unknown := without(binding, BindingKeywords):
+            raise TypeError(f"unknown keyword arguments: {', '.join(unknown)}")
+        given = build_options(None, {name: value for name, value in binding.items() if value})
         return self.data.model(
             self._optional(model),
             given.shapes,

@@ -142,7 +142,7 @@ class Building(WorkspaceBase):
         )
 
         with self._setting.working():
-            source = self._source(model, how, only_to_show=True)
+            source = self._source(model, {"shapes": how.get("shapes")}, only_to_show=True)
             check_quantiser(source)
             from edgekit.verbs.quantization.quantiser import Settings
 

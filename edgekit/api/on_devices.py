@@ -226,7 +226,7 @@ class OnDevices(Building):
             project = self.data.project
             of_project = project is not None and project.model is not None
             if chosen.samples is not None and (model is not None or of_project):
-                source = self._source(model, how)
+                source = self._source(model, without(how, DeviceKeywords))
             return verify(
                 opened,
                 device_for_bundle(self._setting, opened, **without(how, BindingKeywords)),
