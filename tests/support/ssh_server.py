@@ -190,6 +190,6 @@ def agents_of(server: SshServer) -> list[int]:
         except OSError:
             continue
         of_device = program.is_relative_to(server.home) or program.is_relative_to(server.root)
-        if program.name == "edgekit-agent" and of_device:
+        if program.name.startswith("edgekit-agent") and of_device:
             found.append(int(process.name))
     return found
