@@ -229,7 +229,7 @@ class World:
         return [
             pid
             for pid, words in _processes()
-            if words[0].endswith("/edgekit-agent") and self._is_ours(pid)
+            if "/edgekit-agent" in words[0] and self._is_ours(pid)
         ]
 
     def kept(self) -> set[int]:

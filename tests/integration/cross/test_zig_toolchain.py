@@ -15,7 +15,7 @@ from support.needs import TWIN, needs
 from support.source import ROOT
 from support.twins import edgekit_command, edgekit_json, twins_in
 
-from edgekit.agent.build import build_agent
+from edgekit.agent.build import build_agent, build_runtime
 from edgekit.devices.elf import read_elf
 from edgekit.profiles.board import board_names, load_board
 from edgekit.profiles.toolchain import load_toolchain
@@ -88,12 +88,16 @@ def test_a_model_and_an_agent_of_zigs_making_run_on_the_twin(place: Path, model:
 @pytest.mark.slow
 def test_an_error_in_tvm_is_a_sentence_and_no_crash(place: Path) -> None:
     """TVM's libraries are of another C++ library than a program of Zig's making."""
-    write_model(place / "tiny.onnx")
-    edgekit_json("deploy", "tiny.onnx", "--board", "rpi4", "--twin", "--toolchain", ZIG)
+    runtime = build_runtime(load_toolchain(ZIG), "aarch64").program
+    packed = subprocess.run(
+        ["tar", "-C", str(runtime.parent), "-c", "."], capture_output=True, check=True
+    ).stdout
+    edgekit_json("twin", "up", "rpi4")
+    unpack = edgekit_command("twin", "ssh", "rpi4", "mkdir -p tvm && tar -C tvm -x")
+    subprocess.run(unpack, input=packed, check=True, timeout=300)
 
-    agent = "cd ~/.local/share/edgekit/agents/* && ./edgekit-agent"
     ended = subprocess.run(
-        edgekit_command("twin", "ssh", "rpi4", f"{agent} run /etc/hostname ."),
+        edgekit_command("twin", "ssh", "rpi4", f"tvm/{runtime.name} run /etc/hostname ."),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
