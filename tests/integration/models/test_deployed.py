@@ -21,6 +21,7 @@ from edgekit.backends.base import Options, Region, Tensor
 from edgekit.backends.offloading import OffloadedModel
 from edgekit.base.errors import DeviceError
 from edgekit.base.tvm_compat import load_tvm
+from edgekit.compiler.compile import Machine
 
 X = np.array([3, 1, 2, 0], "float32")
 REGION = Region(
@@ -45,7 +46,8 @@ def calling(call: Callable[[Any, Any], Any]) -> OffloadedModel:
         with builder.dataflow():
             output = builder.emit_output(call(builder, x))
         builder.emit_func_output(output)
-    return replace(doubling(), executable=tvm.compile(builder.get(), tvm.target.Target("llvm")))
+    executable = tvm.compile(builder.get(), tvm.target.Target("llvm"))
+    return replace(doubling(), code=Machine(executable, (), checks_indices=False))
 
 
 def sorting(builder: Any, x: Any) -> Any:
