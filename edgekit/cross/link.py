@@ -8,7 +8,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgekit.base.files import storage_errors
+from edgekit.base.files import (
+    exclusive_lock,
+    replace_directory,
+    scratch_directory,
+    sha256_bytes,
+    sha256_file,
+    storage_errors,
+)
+from edgekit.base.paths import cache_dir
 from edgekit.cross.tools import run_tool
 
 if TYPE_CHECKING:
@@ -63,6 +71,8 @@ class Objects:
     """The options that locate the source's headers."""
     libraries: tuple[str, ...] = ()
     """Static libraries and linker flags, in order."""
+    fixed: tuple[Path, ...] = ()
+    """C sources that are the same for every model, in one folder: compiled once for a board."""
 
     def with_sources(self, names: tuple[str, ...], headers: Path) -> Objects:
         """Add sources in the scratch folder that include from `headers`."""
@@ -104,9 +114,38 @@ def export_objects(executable: Any, triple: str, scratch: Path) -> Objects:
 def link_shared_library(objects: Objects, linker: Linker, scratch: Path, library: Path) -> None:
     """Link objects in the scratch folder; raise BuildError if that fails."""
     linked = scratch / "model.so"
+    objects = _with_fixed(objects, linker, scratch)
     run_tool(linker.command(linked.name, objects), folder=scratch, doing="link the library")
     with storage_errors("write the library", library):
         shutil.copyfile(linked, library)
+
+
+def _with_fixed(objects: Objects, linker: Linker, scratch: Path) -> Objects:
+    """Put the objects of the fixed sources into the scratch folder, made once."""
+    if not objects.fixed:
+        return objects
+    command = (
+        *(*linker.compiler.command, "-c", "-fPIC", "-O2", "-fvisibility=hidden"),
+        *linker.compile_flags,
+        *(file.name for file in objects.fixed),
+    )
+    place = objects.fixed[0].parent
+    sums = [f"{file.name} {sha256_file(file)}" for file in sorted(place.iterdir())]
+    key = sha256_bytes("\n".join((linker.compiler.banner, *command, *sums)).encode())
+    final = cache_dir() / "objects" / key
+    names = tuple(f"{file.stem}.o" for file in objects.fixed)
+    with storage_errors("keep compiled sources", final):
+        final.parent.mkdir(parents=True, exist_ok=True)
+        with exclusive_lock(final.with_suffix(".lock")):
+            if not all((final / name).is_file() for name in names):
+                with scratch_directory(final.parent) as work, replace_directory(final) as made:
+                    shutil.copytree(place, work, dirs_exist_ok=True)
+                    run_tool(command, folder=work, doing="compile the program")
+                    for name in names:
+                        shutil.copyfile(work / name, made / name)
+        for name in names:
+            shutil.copyfile(final / name, scratch / name)
+    return replace(objects, names=(*objects.names, *names), fixed=())
 
 
 def _input(name: str) -> tuple[str, ...]:

@@ -26,8 +26,8 @@ from edgekit.profiles.cpu import Target
 SOURCE = Path(__file__).parent / "source"
 _KERNELS = "kernels.o"
 _WEIGHTS = "edgekit_weights"
-_OPTIONS = ("-O2", "-fvisibility=hidden", "-Wl,--version-script=edgekit.map")
-_SOURCES = ("model.c", "program.c", "threads.c", "tvm_call.c")
+_OPTIONS = ("-O1", "-fvisibility=hidden", "-Wl,--version-script=edgekit.map")
+_FIXED = tuple(SOURCE / name for name in ("program.c", "threads.c", "tvm_call.c"))
 
 
 @dataclass(frozen=True)
@@ -49,10 +49,11 @@ class NativeProgram:
         del target
         weights = _Weights()
         text = "\n".join(_model(self, weights)) + "\n"
-        sources = list(_SOURCES)
+        sources = ["model.c"]
         with storage_errors("write the program", folder):
             for path in sorted(SOURCE.iterdir()):
-                shutil.copyfile(path, folder / path.name)
+                if path not in _FIXED:
+                    shutil.copyfile(path, folder / path.name)
             (folder / "model.c").write_text(text, encoding="ascii")
             if self.machine_code:
                 (folder / _KERNELS).write_bytes(self.machine_code)
@@ -62,7 +63,7 @@ class NativeProgram:
                 assembly = blob_assembly(_WEIGHTS, f"{_WEIGHTS}.bin", alignment=ALIGNMENT)
                 (folder / f"{_WEIGHTS}.S").write_text(assembly, encoding="ascii")
                 sources.append(f"{_WEIGHTS}.S")
-        return Objects(tuple(sources), _OPTIONS, ("-lm", "-ldl", "-pthread"))
+        return Objects(tuple(sources), _OPTIONS, ("-lm", "-ldl", "-pthread"), _FIXED)
 
 
 @dataclass
