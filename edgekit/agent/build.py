@@ -52,6 +52,7 @@ class _Program:
     name: str
     lacks: frozenset[str]
     """The sources that are the other program's."""
+    in_words: str = "the agent"
     with_tvm: bool = False
     # No symbol of TVM's headers is exported: TVM's libraries would take them from the program,
     # which may use another C++ library.
@@ -70,6 +71,7 @@ _PLAIN = _Program(
 _WITH_RUNTIME = _Program(
     AGENT_WITH_RUNTIME,
     frozenset({"attend", "info", "plain_commands", "program_model", "requests", "versions"}),
+    in_words="the agent with TVM's runtime",
     with_tvm=True,
     flags=("-DTVM_FFI_DLL=", "-DTVM_FFI_DLL_EXPORT="),
     link=(
@@ -130,7 +132,9 @@ def _built(
             if agent is not None:
                 return agent
             with (
-                events.stage(f"compile {program.name} for {arch}", len(program.sources)) as stage,
+                events.stage(
+                    f"compile {program.in_words} for {arch}", len(program.sources)
+                ) as stage,
                 scratch_directory(final.parent) as scratch,
                 replace_directory(final) as folder,
                 stage.watching(lambda: len(list(scratch.glob("*.o")))),

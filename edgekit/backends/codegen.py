@@ -10,7 +10,7 @@ from edgekit.backends.base import Backend, Options, Region
 from edgekit.backends.source import blob_symbol
 from edgekit.base.errors import BuildError, EdgekitError
 from edgekit.base.files import storage_errors
-from edgekit.cross.blob import blob_assembly
+from edgekit.cross.blob import write_blob
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,7 @@ def _write(region: Region, backend: Backend, options: Options, folder: Path) -> 
         for name, content in generated.blobs.items():
             symbol = blob_symbol(region.symbol, name)
             (folder / f"{symbol}.bin").write_bytes(content)
-            assembly = blob_assembly(symbol, f"{symbol}.bin")
-            (folder / f"{symbol}.S").write_text(assembly, encoding="ascii")
-            assemblies.append(f"{symbol}.S")
+            assemblies.append(write_blob(folder, symbol, f"{symbol}.bin"))
     return RegionFiles(region.symbol, backend.name, source, tuple(assemblies), layer_names(region))
 
 

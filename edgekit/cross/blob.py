@@ -7,6 +7,9 @@ GNU's assembler and LLVM's, for x86, Arm and RISC-V, on Linux and on bare metal.
 from __future__ import annotations
 
 import re
+from pathlib import Path
+
+from edgekit.base.files import sha256_file
 
 _SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SECTION = re.compile(r"\.[A-Za-z0-9_.]+")
@@ -16,8 +19,22 @@ SECTION = ".weights"
 """The section of blobs in a shared library, which tells their size."""
 
 
+def write_blob(folder: Path, symbol: str, file: str, *, alignment: int = 64) -> str:
+    """Write the assembly for a file in `folder`; return its name.
+
+    It tells the file's hash: a compiler that keeps results by their source, as Zig's does, would
+    give what another file of that name was.
+    """
+    name = f"{Path(file).stem}.S"
+    text = f"/* {sha256_file(folder / file)} */\n" + blob_assembly(
+        symbol, file, alignment=alignment
+    )
+    (folder / name).write_text(text, encoding="ascii")
+    return name
+
+
 def blob_assembly(symbol: str, file: str, *, alignment: int = 64, section: str = SECTION) -> str:
-    """Write assembly (for a `.S` file) that makes the content of `file` read-only data.
+    """Return assembly (for a `.S` file) that makes the content of `file` read-only data.
 
     In C it is `extern const unsigned char SYMBOL[];`, visible inside the library only. `file` is
     relative to the compiler's folder; its name does not get into the output. Firmware needs the

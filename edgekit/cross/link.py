@@ -124,11 +124,8 @@ def _with_fixed(objects: Objects, linker: Linker, scratch: Path) -> Objects:
     """Put the objects of the fixed sources into the scratch folder, made once."""
     if not objects.fixed:
         return objects
-    command = (
-        *(*linker.compiler.command, "-c", "-fPIC", "-O2", "-fvisibility=hidden"),
-        *linker.compile_flags,
-        *(file.name for file in objects.fixed),
-    )
+    options = ("-c", "-fPIC", "-O2", "-fvisibility=hidden")
+    command = (*linker.compiler.command, *options, *linker.compile_flags)
     place = objects.fixed[0].parent
     sums = [f"{file.name} {sha256_file(file)}" for file in sorted(place.iterdir())]
     key = sha256_bytes("\n".join((linker.compiler.banner, *command, *sums)).encode())
@@ -140,8 +137,9 @@ def _with_fixed(objects: Objects, linker: Linker, scratch: Path) -> Objects:
             if not all((final / name).is_file() for name in names):
                 with scratch_directory(final.parent) as work, replace_directory(final) as made:
                     shutil.copytree(place, work, dirs_exist_ok=True)
-                    run_tool(command, folder=work, doing="compile the program")
-                    for name in names:
+                    for file, name in zip(objects.fixed, names, strict=True):
+                        words = (*command, file.name, "-o", name)
+                        run_tool(words, folder=work, doing=f"compile {file.name}")
                         shutil.copyfile(work / name, made / name)
         for name in names:
             shutil.copyfile(final / name, scratch / name)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgekit.base.files import storage_errors
-from edgekit.cross.blob import blob_assembly
+from edgekit.cross.blob import write_blob
 
 WEIGHT_FUNCTION = "edgekit_weight"
 """The library's function that TVM's virtual machine calls with a weight's number."""
@@ -23,7 +23,7 @@ _ALIGNMENT = 64
 """The alignment that TVM's kernels require."""
 
 _SYMBOL = "edgekit_weights"
-_DATA, _ASSEMBLY, _CODE = f"{_SYMBOL}.bin", f"{_SYMBOL}.S", f"{_SYMBOL}.c"
+_DATA, _CODE = f"{_SYMBOL}.bin", f"{_SYMBOL}.c"
 
 
 @dataclass(frozen=True)
@@ -48,12 +48,10 @@ def write_weights(weights: Sequence[Weight], folder: Path) -> tuple[str, ...]:
                 stream.write(bytes(-stream.tell() % _ALIGNMENT))
                 offsets.append(stream.tell())
                 stream.write(weight.content)
-        (folder / _ASSEMBLY).write_text(
-            blob_assembly(_SYMBOL, _DATA, alignment=_ALIGNMENT), encoding="ascii"
-        )
+        assembly = write_blob(folder, _SYMBOL, _DATA, alignment=_ALIGNMENT)
         code = "\n".join(_code(weights, offsets)) + "\n"
         (folder / _CODE).write_text(code, encoding="ascii")
-    return _CODE, _ASSEMBLY
+    return _CODE, assembly
 
 
 def _code(weights: Sequence[Weight], offsets: Sequence[int]) -> Iterator[str]:

@@ -19,7 +19,7 @@ from edgekit.base.files import storage_errors
 from edgekit.base.quoting import c_comment, c_string
 from edgekit.base.tensors import TensorSpec
 from edgekit.compiler.objects import ALIGNMENT, PREFIX, Scratch
-from edgekit.cross.blob import blob_assembly
+from edgekit.cross.blob import write_blob
 from edgekit.cross.link import Objects
 from edgekit.profiles.cpu import Target
 
@@ -60,9 +60,7 @@ class NativeProgram:
                 sources.append(_KERNELS)
             if weights.content:
                 (folder / f"{_WEIGHTS}.bin").write_bytes(weights.content)
-                assembly = blob_assembly(_WEIGHTS, f"{_WEIGHTS}.bin", alignment=ALIGNMENT)
-                (folder / f"{_WEIGHTS}.S").write_text(assembly, encoding="ascii")
-                sources.append(f"{_WEIGHTS}.S")
+                sources.append(write_blob(folder, _WEIGHTS, f"{_WEIGHTS}.bin", alignment=ALIGNMENT))
         return Objects(tuple(sources), _OPTIONS, ("-lm", "-ldl", "-pthread"), _FIXED)
 
 

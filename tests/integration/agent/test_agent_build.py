@@ -6,12 +6,13 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from support.needs import needs
 
-from edgekit.agent.build import AGENT, Agent, build_agent
+from edgekit.agent.build import AGENT, Agent, build_agent, build_runtime
 from edgekit.base.errors import BuildError
 from edgekit.base.events import Event, Events, StageProgress, StageStarted
 from edgekit.cross.runtime import runtime_libraries
@@ -53,7 +54,7 @@ def test_the_agent_for_this_machine_runs_and_is_built_once(kept: None) -> None:
         [program_of(agent), "info"], capture_output=True, text=True, check=True
     ).stdout
     assert json.loads(said)["machine"] == MACHINE
-    assert agent.size < 8_000_000
+    assert agent.size < 500_000
 
 
 @pytest.mark.slow  # it compiles the whole agent
@@ -97,14 +98,19 @@ def test_an_architecture_that_tvm_has_no_runtime_for_is_refused() -> None:
 
 @needs("g++-aarch64")
 @pytest.mark.slow
-def test_the_agent_for_aarch64_is_made_of_the_pinned_packages() -> None:
-    agent, _ = built("aarch64-linux-gnu", "aarch64")
+@pytest.mark.parametrize("make", [build_agent, build_runtime])
+def test_the_agent_for_aarch64_is_made_of_the_pinned_packages(make: Callable[..., Agent]) -> None:
+    agent = make(load_toolchain("aarch64-linux-gnu"), "aarch64")
 
-    assert agent.size < 8_000_000
     names = {file.path.name for file in agent.files}
-    assert {"libtvm_runtime.so", "libtvm_ffi.so", "LICENSE.tvm", "NOTICE.tvm"} <= names
+    if make is build_runtime:
+        assert agent.size < 8_000_000
+        assert {"libtvm_runtime.so", "libtvm_ffi.so", "LICENSE.tvm", "NOTICE.tvm"} <= names
+    else:
+        assert agent.size < 500_000
+        assert names == {AGENT}
     for file in agent.files:
-        if file.path.name == AGENT or ".so" in file.path.name:
+        if file.executable or ".so" in file.path.name:
             needs = read_elf(file.path)
             assert (needs.machine, needs.bits) == ("aarch64", 64)
             assert set(needs.libraries) - names <= {
@@ -112,7 +118,5 @@ def test_the_agent_for_aarch64_is_made_of_the_pinned_packages() -> None:
                 "libstdc++.so.6", "libgcc_s.so.1", "ld-linux-aarch64.so.1",
             }  # fmt: skip
     if shutil.which("file"):
-        shown = subprocess.run(
-            ["file", str(program_of(agent))], capture_output=True, text=True
-        ).stdout
+        shown = subprocess.run(["file", str(agent.program)], capture_output=True, text=True).stdout
         assert "aarch64" in shown

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from elftools.elf.elffile import ELFFile
 from support.needs import needs
 
-from edgekit.cross.blob import blob_assembly
+from edgekit.cross.blob import blob_assembly, write_blob
 
 COMPILERS = (
     "gcc",
@@ -73,6 +74,28 @@ def test_a_blob_asks_for_no_executable_stack(compiler: str, tmp_path: Path) -> N
 def test_what_would_be_other_assembly_is_refused(symbol: str, file: str, alignment: int) -> None:
     with pytest.raises(ValueError, match=r"can't be written|power of two"):
         blob_assembly(symbol, file, alignment=alignment)
+
+
+@pytest.mark.parametrize(
+    "compiler",
+    [
+        ("gcc",),
+        pytest.param(
+            (sys.executable, "-m", "ziglang", "cc", "-target", "aarch64-linux-gnu"),
+            marks=needs("zig"),
+        ),
+    ],
+)
+def test_another_content_under_the_same_name_is_another_object(
+    compiler: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Zig's compiler keeps results by their source, and does not look at included files."""
+    for content in (CONTENT, CONTENT[::-1]):
+        (tmp_path / "blob.bin").write_bytes(content)
+        source = write_blob(tmp_path, "blob", "blob.bin")
+        command = (*compiler, "-c", source, "-o", "blob.o")
+        subprocess.run(command, cwd=tmp_path, check=True)
+        assert content in (tmp_path / "blob.o").read_bytes()
 
 
 def test_firmware_chooses_the_section() -> None:
