@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,9 @@ def tuned(tmp_path_factory: pytest.TempPathFactory) -> Path:
             return [Timed() for _ in inputs]
 
     folder = tmp_path_factory.mktemp("tuned")
+    # TVM's set-up of this logger fails on handlers without a name, which other packages of this
+    # process may have added.
+    logging.getLogger("tvm.s_tir.meta_schedule").handlers.clear()
     ms.tune_tir(
         kernel(),
         tvm_target(),
