@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from edgekit.agent.build import build_agent
+from edgekit.agent.build import build_agent, build_runtime
 from edgekit.api.functions import make_request
 from edgekit.base.paths import built_in_profiles
 from edgekit.building.build import build
@@ -63,5 +63,7 @@ def build_and_run(model: Path, board: str, folder: Path) -> tuple[Bundle, np.nda
 
 def arm_agent(*words: str) -> subprocess.Popen[str]:
     """The agent for a 64-bit Arm board, with a command of its own, on this machine's kernel."""
-    command = [arm_emulator(), "-cpu", "max", "-L", str(_C_LIBRARY), str(_agent()), *words]
+    toolchain = load_toolchain(load_board("rpi4").toolchain)
+    agent = build_runtime(toolchain, "aarch64").program if words[0] == "serve" else _agent()
+    command = [arm_emulator(), "-cpu", "max", "-L", str(_C_LIBRARY), str(agent), *words]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)

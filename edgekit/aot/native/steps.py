@@ -113,12 +113,14 @@ class _Reader:
                 elements,
             )
             layers: Sequence[str] = (rule.tensor,)
+            otherwise = variable
         elif operator == "relax.call_tir":
-            kernel = str(call.args[0].name_hint)
+            kernel = otherwise = str(call.args[0].name_hint)
             what, layers = CallKernel(kernel, operands), self._layers.get(kernel, ())
         else:
-            what, layers = CallRegion(str(call.args[0].global_symbol), operands), ()
-        wanted = next((layer for layer in layers if layer), named_after(variable) or variable)
+            otherwise = str(call.args[0].global_symbol)
+            what, layers = CallRegion(otherwise, operands), ()
+        wanted = next((layer for layer in layers if layer), named_after(variable) or otherwise)
         outputs = self._step(what, inputs, fields, wanted, tuple(layers))
         return outputs if is_tuple else outputs[0]
 
