@@ -6,12 +6,10 @@ import ctypes
 import multiprocessing
 import os
 import statistics
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,6 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from benchmarks.ncnn_alone import Written
+from edgekit.devices.local.program import Program
 
 MOST_CALLS = 2000
 
@@ -58,34 +57,19 @@ class Bundled:
 
 class _Library:
     def __init__(self, bundled: Bundled, given: np.ndarray) -> None:
-        sys.modules["torch"] = None  # type: ignore[assignment] # tvm_ffi imports it otherwise
-        import tvm_ffi
-
-        package = find_spec("tvm")
-        assert package is not None
-        assert package.origin is not None
-        runtime = Path(package.origin).parent / "lib" / "libtvm_runtime.so"
-        ctypes.CDLL(str(runtime), ctypes.RTLD_GLOBAL)
-        self._ffi = tvm_ffi
+        self._program = Program(str(bundled.library), 1, print)
+        self._copies = ctypes.CDLL(str(bundled.library))
         self._regions = bundled.regions
-        self._module = tvm_ffi.load_module(str(bundled.library))
-        self._machine = self._module.get_function("vm_load_executable")()
-        self._machine.get_function("vm_initialization")(1, 0, 2)
-        self._main = self._machine.get_function("main")
-        self._given = _aligned(given)
-        self._tensor = tvm_ffi.from_dlpack(self._given)
+        self._call = self._program.prepare([_aligned(given)])
 
-    def call(self) -> Any:
-        return self._main(self._tensor)
+    def call(self) -> None:
+        self._call()
 
     def arrays(self, result: Any) -> list[np.ndarray]:
-        parts = [result] if isinstance(result, self._ffi.Tensor) else list(result)
-        return [np.array(np.from_dlpack(part)) for part in parts]
+        return self._program.outputs()
 
     def copied(self) -> int:
-        return sum(
-            int(self._module.get_function(f"{name}_copied", True)()) for name in self._regions
-        )
+        return sum(int(self._copies[f"edgekit_copied_{name}"]()) for name in self._regions)
 
 
 def _aligned(values: np.ndarray) -> np.ndarray:

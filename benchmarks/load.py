@@ -9,7 +9,6 @@ start is a process of its own; "cold" is one where the library is not in the pag
 from __future__ import annotations
 
 import argparse
-import ctypes
 import json
 import os
 import platform
@@ -21,7 +20,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +30,7 @@ from edgekit.base.events import Event, Events, StageEnded
 from edgekit.base.wording import duration, size
 from edgekit.building.build import build
 from edgekit.bundle.folder import Bundle
-from edgekit.devices.local.dlpack import DlpackArray
+from edgekit.devices.local.program import Program
 
 STARTS = 5
 RUNS = 5
@@ -126,15 +124,7 @@ def start(bundle: Bundle, *, cold: bool = False) -> Start:
 
 def start_once(library: Path, reference: Path) -> Start:
     """Load and run in this process, which has done neither yet."""
-    sys.modules["torch"] = None  # type: ignore[assignment] # tvm_ffi imports it otherwise
-    import tvm_ffi
-
-    package = find_spec("tvm")
-    assert package is not None
-    assert package.origin is not None
-    ctypes.CDLL(str(Path(package.origin).parent / "lib" / "libtvm_runtime.so"), ctypes.RTLD_GLOBAL)
-    values = DlpackArray(np.load(reference))  # a tensor of it does not keep it
-    argument = tvm_ffi.from_dlpack(values)
+    values = np.ascontiguousarray(np.load(reference))
     Path("/proc/self/clear_refs").write_text("5")
     before = status("VmRSS")
     memory = resident()
@@ -144,20 +134,18 @@ def start_once(library: Path, reference: Path) -> Start:
         return Memory(now.own - memory.own, now.of_files - memory.of_files)
 
     begun = time.perf_counter()
-    loaded_library = tvm_ffi.load_module(str(library))
-    machine = loaded_library.get_function("vm_load_executable")()
-    machine.get_function("vm_initialization")(1, 0, 2)
+    program = Program(str(library), 1, print)
     loaded = time.perf_counter()
     memory_loaded = more()
-    run = machine.get_function("main")
+    run = program.prepare([values])
     first_begun = time.perf_counter()
-    run(argument)
+    run()
     first = time.perf_counter() - first_begun
     memory_ran, peak = more(), status("VmHWM") - before
     later = []
     for _ in range(RUNS):
         moment = time.perf_counter()
-        run(argument)
+        run()
         later.append(time.perf_counter() - moment)
     return Start(loaded - begun, first, statistics.median(later), memory_loaded, memory_ran, peak)
 
