@@ -138,7 +138,7 @@ def _with_fixed(objects: Objects, linker: Linker, scratch: Path) -> Objects:
                 with scratch_directory(final.parent) as work, replace_directory(final) as made:
                     shutil.copytree(place, work, dirs_exist_ok=True)
                     for file, name in zip(objects.fixed, names, strict=True):
-                        words = (*command, file.name, "-o", name)
+                        words = (*command, *_input(file.name), "-o", name)
                         run_tool(words, folder=work, doing=f"compile {file.name}")
                         shutil.copyfile(work / name, made / name)
         for name in names:
