@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from edgekit.base.errors import StorageError
 from edgekit.base.files import (
     exclusive_lock,
     replace_directory,
-    scratch_directory,
     sha256_bytes,
     sha256_file,
     storage_errors,
@@ -131,19 +132,32 @@ def _with_fixed(objects: Objects, linker: Linker, scratch: Path) -> Objects:
     key = sha256_bytes("\n".join((linker.compiler.banner, *command, *sums)).encode())
     final = cache_dir() / "objects" / key
     names = tuple(f"{file.stem}.o" for file in objects.fixed)
-    with storage_errors("keep compiled sources", final):
+    with storage_errors("compile the program", scratch):
+        if final.is_dir():
+            for name in names:
+                shutil.copyfile(final / name, scratch / name)
+        else:
+            work = scratch / "fixed"
+            work.mkdir()
+            for file in place.iterdir():
+                shutil.copyfile(file, work / file.name)
+            for file, name in zip(objects.fixed, names, strict=True):
+                words = (*command, *_input(file.name), "-o", name)
+                run_tool(words, folder=work, doing=f"compile {file.name}")
+                shutil.copyfile(work / name, scratch / name)
+            _keep(scratch, names, final)
+    return replace(objects, names=(*objects.names, *names), fixed=())
+
+
+def _keep(folder: Path, names: Sequence[str], final: Path) -> None:
+    """Put files into the cache; a cache that takes nothing costs time only."""
+    with suppress(StorageError, OSError), storage_errors("keep compiled sources", final):
         final.parent.mkdir(parents=True, exist_ok=True)
         with exclusive_lock(final.with_suffix(".lock")):
-            if not all((final / name).is_file() for name in names):
-                with scratch_directory(final.parent) as work, replace_directory(final) as made:
-                    shutil.copytree(place, work, dirs_exist_ok=True)
-                    for file, name in zip(objects.fixed, names, strict=True):
-                        words = (*command, *_input(file.name), "-o", name)
-                        run_tool(words, folder=work, doing=f"compile {file.name}")
-                        shutil.copyfile(work / name, made / name)
-        for name in names:
-            shutil.copyfile(final / name, scratch / name)
-    return replace(objects, names=(*objects.names, *names), fixed=())
+            if not final.is_dir():
+                with replace_directory(final) as made:
+                    for name in names:
+                        shutil.copyfile(folder / name, made / name)
 
 
 def _input(name: str) -> tuple[str, ...]:
