@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from edgekit.base.decode import decode_json
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import (
+    copy_tree,
     exclusive_lock,
     replace_directory,
     scratch_directory,
@@ -188,7 +189,7 @@ def _compile(
     scratch: Path,
 ) -> None:
     """Compile in a folder with relative names only, so that no path of this machine gets in."""
-    shutil.copytree(_SOURCE, scratch / "src")
+    copy_tree(_SOURCE, scratch / "src")
     shutil.copyfile(INTERFACE, scratch / "src" / INTERFACE.name)
     for name, library in libraries.items():
         shutil.copyfile(library, scratch / name)

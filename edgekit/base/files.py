@@ -187,6 +187,15 @@ def storage_errors(doing: str, path: Path) -> Iterator[None]:
         ) from error
 
 
+def copy_tree(source: Path, target: Path) -> None:
+    """Copy all files. shutil.copytree hides which one the file system refused, and why."""
+    for path in sorted(source.rglob("*")):
+        if path.is_file():
+            copy = target / path.relative_to(source)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, copy)
+
+
 def path_for_user(path: Path) -> Path:
     """Return the path that the user knows for a path with temporary names.
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgekit.base.errors import StorageError
 from edgekit.base.files import (
+    copy_tree,
     exclusive_lock,
     replace_directory,
     sha256_bytes,
@@ -138,9 +139,7 @@ def _with_fixed(objects: Objects, linker: Linker, scratch: Path) -> Objects:
                 shutil.copyfile(final / name, scratch / name)
         else:
             work = scratch / "fixed"
-            work.mkdir()
-            for file in place.iterdir():
-                shutil.copyfile(file, work / file.name)
+            copy_tree(place, work)
             for file, name in zip(objects.fixed, names, strict=True):
                 words = (*command, *_input(file.name), "-o", name)
                 run_tool(words, folder=work, doing=f"compile {file.name}")

@@ -24,7 +24,7 @@ from edgekit.backends.plan import OffloadPlan
 from edgekit.backends.registry import kernel_backend_names, load_kernel_backend
 from edgekit.base.errors import BuildError, EdgekitError, OffloadRefusedError, UsageError
 from edgekit.base.events import Events, Stage
-from edgekit.base.files import storage_errors
+from edgekit.base.files import copy_tree, storage_errors
 from edgekit.base.options import option
 from edgekit.base.wording import counted, exact_size
 from edgekit.building.product import (
@@ -97,7 +97,7 @@ class CompiledProgram(Compiled):
             )
         check_budget(report, _tree_job(request), is_float=False)
         with storage_errors("write the bundle", folder):
-            shutil.copytree(tree.folder, folder / TREE_NAME)
+            copy_tree(tree.folder, folder / TREE_NAME)
             paths = sorted(path for path in (folder / TREE_NAME).rglob("*") if path.is_file())
         names = [path.relative_to(folder).as_posix() for path in paths]
         files = [describe_file(folder, name, "c-tree") for name in names]

@@ -11,7 +11,7 @@ from pathlib import Path
 from edgekit.agent.build import INTERFACE
 from edgekit.base.errors import UsageError
 from edgekit.base.events import SILENT, Events
-from edgekit.base.files import replace_directory, storage_errors
+from edgekit.base.files import copy_tree, replace_directory, storage_errors
 from edgekit.base.own_folder import own_folder, remember_origin
 from edgekit.base.paths import PACKAGE
 from edgekit.base.wording import counted
@@ -142,18 +142,9 @@ def _check_architecture(bundle: Bundle, toolchain: Toolchain) -> None:
         )
 
 
-def _copy_tree(source: Path, target: Path) -> None:
-    """Copy all files. shutil.copytree hides which one the file system refused, and why."""
-    for path in sorted(source.rglob("*")):
-        if path.is_file():
-            copy = target / path.relative_to(source)
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, copy)
-
-
 def _write_sources(folder: Path, manifest: Manifest, program: str) -> None:
     source = folder / "src"
-    _copy_tree(TEMPLATE / "src", source)
+    copy_tree(TEMPLATE / "src", source)
     for shared in (*(_AGENT / name for name in ("tensor.h", "npy.h", "npy.cc")), INTERFACE):
         shutil.copyfile(shared, source / shared.name)
     (source / "model.h").write_text(model_header(manifest, program), encoding="ascii")

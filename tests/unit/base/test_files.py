@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from edgekit.base.errors import BundleError, StorageError
 from edgekit.base.files import (
     clear_directory,
+    copy_tree,
     exclusive_lock,
     replace_directory,
     replace_file,
@@ -375,3 +376,17 @@ def test_a_lock_whose_file_was_removed_meanwhile_is_none(
 
 def _interrupt() -> None:
     raise InterruptedError
+
+
+def test_a_tree_is_copied_and_a_refused_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "from" / "deep").mkdir(parents=True)
+    (tmp_path / "from" / "deep" / "file").write_bytes(b"content")
+    copy_tree(tmp_path / "from", tmp_path / "to")
+    assert (tmp_path / "to" / "deep" / "file").read_bytes() == b"content"
+
+    (tmp_path / "taken" / "deep" / "file").mkdir(parents=True)
+    with (
+        pytest.raises(StorageError, match="deep/file: is a directory"),
+        storage_errors("copy it", tmp_path / "taken"),
+    ):
+        copy_tree(tmp_path / "from", tmp_path / "taken")
