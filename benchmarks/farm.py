@@ -55,9 +55,9 @@ class Request:
 
 def keep(devices: int, agent: str, port: int) -> None:
     """The farm, in a process of its own."""
+    from edgekit.devices.keeper_messages import FarmStatus
     from edgekit.farm.plan import FarmPlan, Member
     from edgekit.farm.run import run_farm
-    from edgekit.farm.status import FarmStatus
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     members = tuple(

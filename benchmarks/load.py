@@ -80,7 +80,7 @@ def report(model: Path, out: Path) -> None:
         if isinstance(event, StageEnded):
             stages[event.title] = event.seconds
 
-    request = make_request(model, "local", None, {}, {}, 0)
+    request = make_request(model, "local", None, {}, {})
     result = build(request, out, use_cache=False, events=Events(hear))
     library = next(file for file in result.bundle.manifest.files if file.role == "library")
     warm = [start(result.bundle) for _ in range(STARTS)]

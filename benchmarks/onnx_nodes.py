@@ -6,6 +6,7 @@
     python benchmarks/onnx_nodes.py --offload acl --lab --taken    # in ACL, on an emulated CPU
     python benchmarks/onnx_nodes.py --offload acl --lab --touched  # all in which ACL has a part
     python benchmarks/onnx_nodes.py --offload tensorrt --lab --taken   # its ONNX, in onnxruntime
+    python benchmarks/onnx_nodes.py --offload onnxruntime --refused    # what is refused otherwise
     python benchmarks/onnx_nodes.py --twin              # a case of each operator, by the agent
 
 Every case the `onnx` package ships (`onnx.backend.test`, kind "node") is imported, compiled,
@@ -23,6 +24,9 @@ ONNX in onnxruntime. A region that
 says it does not compute with NaN or infinity counts as refused. With `--touched` a case without a
 region is not compiled: that is "untouched", for it would be compiled as it is without `--offload`.
 docs/onnx-operators.md stays as it is.
+
+With `--refused` only those cases run that are refused without a backend. Together with `--offload
+onnxruntime` it writes its counts into docs/onnxruntime.md.
 
 With `--twin` the cases are built for a Raspberry Pi 4, sent to an emulated one over SSH and run by
 the agent there, each in a fork of its own. Without a filter that is the smallest right case of each
@@ -59,10 +63,12 @@ from benchmarks.onnx_on_twin import build_for_board, one_an_operator, run_on_twi
 from benchmarks.onnx_verdicts import (
     ATOL,
     JUDGED,
+    LEFT_MARK,
     MARK,
     RTOL,
     Verdict,
     expectations,
+    left_section,
     markdown,
     sampled,
     section,
@@ -88,6 +94,8 @@ TAKEN = (
 """Operators that backends take."""
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs" / "onnx-operators.md"
+REST = ("onnxruntime",)
+LEFT_DOCS = ROOT / "docs" / "onnxruntime.md"
 EXPECTATIONS = ROOT / "tests" / "integration" / "models" / "onnx_node_expectations.json"
 
 
@@ -154,9 +162,15 @@ def judge(case: Any, offload: Offload = NOTHING) -> tuple[str, str, int]:
 def _run(case: Any, offload: Offload, regions: list[str]) -> tuple[str, str]:
     from edgekit.backends.offloading import partition_model
     from edgekit.base.events import SILENT
+    from edgekit.base.own_backends import leftovers_backend
+    from edgekit.base.varying import trimmed, without_lengths
+    from edgekit.models.leftovers import REFUSED, Leftovers
     from edgekit.models.model import ModelSource
     from edgekit.models.onnx import load
+    from edgekit.models.onnx.small_types import as_bytes
 
+    rest = leftovers_backend(offload.backends)
+    leftovers = Leftovers(rest, "taken") if rest else REFUSED
     given, expected = case.data_sets[0]
     inputs = {
         item.name: as_array(value)
@@ -167,17 +181,22 @@ def _run(case: Any, offload: Offload, regions: list[str]) -> tuple[str, str]:
         path = Path(folder) / "model.onnx"
         path.write_bytes(data := case.model.SerializeToString())
         digest = hashlib.sha256(data).hexdigest()
-        model = load(ModelSource(path, "onnx", digest, constants=bound), SILENT)
+        source = ModelSource(path, "onnx", digest, constants=bound, leftovers=leftovers)
+        model = load(source, SILENT)
     if offload.touched and not partition_model(model, selected(offload)).regions:
         return "untouched", ""
     arguments = [
-        np.ascontiguousarray(inputs[spec.name]).reshape(spec.shape) for spec in model.inputs
+        np.ascontiguousarray(as_bytes(inputs[spec.name])).reshape(spec.shape)
+        for spec in model.inputs
     ]
     if offload.bundles is not None:
         build_for_board(model, arguments, offload.bundles / case.name)
         return BUILT, ""
     results = compile_and_run(model, arguments, offload, regions)
-    return compared([spec.name for spec in model.outputs], results, expected)
+    _, outputs = without_lengths(model.inputs, model.outputs)
+    return compared(
+        [spec.name for spec in outputs], [*trimmed(outputs, results, {}).values()], expected
+    )
 
 
 def compared(
@@ -185,10 +204,22 @@ def compared(
 ) -> tuple[str, str]:
     """Right or wrong, and why."""
     for name, actual, wanted in zip(names, results, expected, strict=True):
-        problem = difference(actual, as_array(wanted))
+        problem = difference(*as_numbers(actual, as_array(wanted)))
         if problem:
             return "wrong", f"{name}: {problem}"
     return "right", ""
+
+
+def as_numbers(actual: Any, wanted: Any) -> tuple[Any, Any]:
+    """What a case wants in a small type, which a program gives as bytes, as float32."""
+    from edgekit.models.onnx.small_types import as_bytes
+
+    if not isinstance(wanted, np.ndarray) or as_bytes(wanted) is wanted:
+        return actual, wanted
+    stored = as_bytes(wanted)
+    if actual.dtype == stored.dtype and "float" in wanted.dtype.name:
+        actual = actual.view(wanted.dtype)
+    return actual.astype(np.float32), wanted.astype(np.float32)
 
 
 def as_array(value: Any) -> Any:
@@ -364,6 +395,9 @@ def parse_arguments() -> argparse.Namespace:
         "--once-wrong", action="store_true", help="beside a sample those that were wrong once"
     )
     parser.add_argument("--taken", action="store_true", help="operators that backends take")
+    parser.add_argument(
+        "--refused", action="store_true", help="only cases that are refused without a backend"
+    )
     parser.add_argument("--jobs", type=int, default=min(4, os.cpu_count() or 1))
     parser.add_argument("--offload", default="", help="backends, in the order of preference")
     parser.add_argument(
@@ -390,6 +424,9 @@ def main() -> int:
     cases = load_cases(options.filter)
     if options.taken:
         cases = [case for case in cases if re.search(TAKEN, case.name)]
+    if options.refused:
+        refused = frozenset(json.loads(EXPECTATIONS.read_text())["refused"])
+        cases = [case for case in cases if case.name in refused]
     if options.sample:
         cases = [
             case
@@ -401,7 +438,9 @@ def main() -> int:
     if options.lab and len(backends) != 1:
         print("--lab runs the regions of one backend: say which with --offload", file=sys.stderr)
         return 2
-    everything = not (options.filter or options.sample or options.taken or backends)
+    everything = not (
+        options.filter or options.sample or options.taken or options.refused or backends
+    )
     whole = everything and not options.twin
     if options.twin and backends:
         print("--twin offloads nothing: leave --offload out", file=sys.stderr)
@@ -438,6 +477,11 @@ def main() -> int:
     if options.twin and everything and not options.no_docs:
         header = figures.header("python benchmarks/onnx_nodes.py --twin", JUDGED)
         write_table(DOCS, MARK, f"{header}\n{section(verdicts)}", dates=False)
+    if options.refused and backends == REST and not options.no_docs and not options.filter:
+        header = figures.header(
+            "python benchmarks/onnx_nodes.py --offload onnxruntime --refused", JUDGED
+        )
+        write_table(LEFT_DOCS, LEFT_MARK, f"{header}\n{left_section(verdicts)}", dates=False)
     print(f"{len(cases)} cases in {seconds:.0f} s: {dict(counts)}")
     if backends:
         offloaded = sum(1 for item in verdicts if item.regions)

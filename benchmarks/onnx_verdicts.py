@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from benchmarks import figures
 from benchmarks.doc_table import END_MARK
@@ -19,6 +20,10 @@ MARK = "<!-- benchmarks/onnx_nodes.py --twin -->\n"
 """Before what the sample gave, in docs/onnx-operators.md."""
 
 
+LEFT_MARK = "<!-- benchmarks/onnx_nodes.py --offload onnxruntime --refused -->\n"
+"""Before the counts in docs/onnxruntime.md."""
+
+
 @dataclass(frozen=True)
 class Verdict:
     case: str
@@ -28,6 +33,11 @@ class Verdict:
     seconds: float = 0.0
     regions: int = 0
     """How many of them backends ran."""
+
+
+class HasReason(Protocol):
+    @property
+    def reason(self) -> str: ...
 
 
 def markdown(verdicts: Sequence[Verdict], version: str, from_twin: str) -> str:
@@ -69,7 +79,7 @@ def sampled(page: Path) -> str:
     return page.read_text().partition(MARK)[2].partition(END_MARK)[0]
 
 
-def reasons(verdicts: Sequence[Verdict]) -> str:
+def reasons(verdicts: Sequence[HasReason]) -> str:
     """The distinct reasons, without the names of nodes, most frequent first."""
     texts = Counter(
         re.sub(r" \(node '[^']*'[^)]*\)", "", item.reason).replace("|", "\\|")
@@ -107,3 +117,19 @@ def section(verdicts: Sequence[Verdict]) -> str:
         reason = item.reason.replace("|", "\\|")
         lines.append(f"| {item.operator} | `{item.case}` | {word} | {reason} |")
     return "\n".join(lines)
+
+
+def left_section(verdicts: Sequence[Verdict]) -> str:
+    """What docs/onnxruntime.md says of cases that are refused without the backend."""
+    count = Counter(item.verdict for item in verdicts)
+    ends = sum("which devices don't take" in v.reason or "is of type" in v.reason for v in verdicts)
+    operators = {item.operator for item in verdicts if item.verdict == "right"}
+    names = ", ".join(f"`{operator}`" for operator in sorted(operators, key=str.lower))
+    return (
+        f"Of the {len(verdicts)} node cases of ONNX that edgekit refuses ([onnx-operators.md]"
+        f"(onnx-operators.md)), {count['right']} come out right with this backend,\n"
+        f"{count['refused']} are refused still, {count['wrong']} are wrong, {count['crash']} "
+        "crash. The outputs that they are compared with are those of ONNX itself.\n"
+        f"Of the refused ones {ends} have an input that no device takes. Right are "
+        f"cases of {names}."
+    )

@@ -18,8 +18,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from benchmarks.model_results import SEEDS
 from benchmarks.model_zoo import MODELS, ZooModel, fetch
-from benchmarks.models import PLAN, SEEDS, Error, compare, machine
+from benchmarks.models import PLAN, Error, compare, machine
 from edgekit.api.functions import make_request
 from edgekit.backends.plan import OffloadPlan
 from edgekit.building.build import build

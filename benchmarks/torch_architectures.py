@@ -102,7 +102,9 @@ def _torchvision(name: str, kind: str = "") -> Callable[[], tuple[Any, tuple[tor
         import torchvision
 
         place = getattr(torchvision.models, kind) if kind else torchvision.models
-        extents = {"inception_v3": (96, 96), "maxvit_t": (224, 224)}.get(name, (64, 64))
+        extents = {"inception_v3": (96, 96), "maxvit_t": (224, 224), "vit_b_32": (224, 224)}.get(
+            name, (64, 64)
+        )
         options: dict[str, Any] = {"weights": None}
         if kind == "segmentation":
             options["weights_backbone"] = None
@@ -165,6 +167,9 @@ def run(name: str, module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) ->
 
     torch.manual_seed(0)
     module.eval()
+    for weight in module.parameters():
+        if weight.ndim > 1 and not weight.any():
+            torch.nn.init.normal_(weight, std=0.02)  # or the network would return only zeros
     for norm in module.modules():
         if (
             isinstance(norm, torch.nn.modules.batchnorm._BatchNorm)

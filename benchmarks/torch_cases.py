@@ -26,6 +26,9 @@ UNINITIALISED = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_
 """Operators whose results have no defined values."""
 _ANY_PLACE = {"kthvalue", "median", "nanmedian", "mode", "topk"}
 """Operators that return a value and a place of it: any where several elements are equal."""
+_STABLE = {"argsort", "sort"}
+"""Operators whose places are any where several elements are equal, unless they are asked for the
+first."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +108,8 @@ def _possible(name: str, op: Any, dtype: torch.dtype) -> Iterator[Call]:
             leaves, structure = pytree.tree_flatten(arguments)
             found = [x for x in leaves if isinstance(x, torch.Tensor)]
             if not all(x.layout == torch.strided and not x.is_complex() for x in found):
+                continue
+            if name in _STABLE and not sample.kwargs.get("stable"):
                 continue
             tensors = tuple(x.detach().contiguous().clone() for x in found)
             if not 0 < sum(x.numel() for x in tensors) <= _LARGEST:

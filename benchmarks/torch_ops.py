@@ -53,6 +53,7 @@ JUDGED = ("edgekit/compiler", "edgekit/models")
 TOLERANCES = {"float64": 1e-9, "float32": 1e-4, "float16": 4e-3, "bfloat16": 3.2e-2}
 """Relative to the element; a tenth of it relative to the largest element of the tensor."""
 
+HALVES = ("torch.float16", "torch.bfloat16")
 
 Task: TypeAlias = tuple[str, str]
 """An operator, and the only type in which it is called; all without one."""
@@ -106,6 +107,8 @@ def _exportable(name: str, call: Call) -> tuple[str, str]:
         torch.manual_seed(seed)
         results.append(program.module()(*(x.clone() for x in call.tensors)))
     pairs = zip(*results, strict=True)
+    if any(x.layout != torch.strided for x in results[0]):
+        return "exported", ""
     if not all(torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in pairs):
         return "random", "it draws random numbers"
     return "exported", ""
@@ -134,8 +137,9 @@ def _judged(chosen: Sequence[Call]) -> Iterator[Verdict]:
         for call in chosen:
             wanted = [as_array(x) for x in call([x.clone() for x in call.tensors])]
             found, results = results[: len(wanted)], results[len(wanted) :]
-            pairs = zip(found, wanted, strict=True)
-            problems = [problem for pair in pairs if (problem := difference(*pair))]
+            problems = _problems(found, wanted)
+            if problems and any(str(x.dtype) in HALVES for x in call.tensors):
+                problems = _problems(found, _widely(call, wanted))
             yield Verdict(call.name, "wrong" if problems else "right", "; ".join(problems))
         return
     if len(chosen) == 1:
@@ -144,6 +148,18 @@ def _judged(chosen: Sequence[Call]) -> Iterator[Verdict]:
     half = (len(chosen) + 1) // 2
     yield from _judged(chosen[:half])
     yield from _judged(chosen[half:])
+
+
+def _problems(found: Sequence[np.ndarray], wanted: Sequence[np.ndarray]) -> list[str]:
+    pairs = zip(found, wanted, strict=True)
+    return [problem for pair in pairs if (problem := difference(*pair))]
+
+
+def _widely(call: Call, wanted: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return what PyTorch computes of the same numbers in float32, in the types of its results."""
+    results = call([x.float() if str(x.dtype) in HALVES else x for x in call.tensors])
+    pairs = zip(results, wanted, strict=True)
+    return [as_array(x).astype(y.dtype) if x.is_floating_point() else y for x, y in pairs]
 
 
 class Uncompilable(Exception):
@@ -279,6 +295,8 @@ def markdown(
         ", ".join(f"{kind} {value:g}" for kind, value in TOLERANCES.items())
         + ", and a tenth of that relative to the largest; whole numbers exactly).",
         *([f"{left} more were not run."] if left else []),
+        "Results in half precision are right too if they are PyTorch's of the same numbers in "
+        "float32, rounded.",
         "Complex results are compared as pairs of real numbers. *Not exported*: PyTorch cannot "
         "export the call. *Not comparable*: two calls",
         "of PyTorch's differ, or its values are undefined.",

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import signal
+import _signal  # type: ignore[import-not-found]  # signal, less the enums that take time to load
 import sys
 
 
-def main() -> None:
-    """What the `edgekit` script calls."""
-    answer = signal.getsignal(signal.SIGINT)
-    if answer is signal.default_int_handler:
+def main(*, as_module: bool = False) -> None:
+    """Run the command line. The `edgekit` script calls it, and `python -m edgekit` as a module."""
+    answer = _signal.getsignal(_signal.SIGINT)
+    if answer is _signal.default_int_handler:
         # Modules take a moment to load, and Python would end it with a traceback.
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+    if as_module:
+        _forget_current_folder()
     from edgekit.cli import program
 
-    signal.signal(signal.SIGINT, answer)
+    _signal.signal(_signal.SIGINT, answer)
     program.main()
 
 
@@ -34,5 +36,4 @@ def _forget_current_folder() -> None:
 
 
 if __name__ == "__main__":
-    _forget_current_folder()
-    main()
+    main(as_module=True)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +20,10 @@ from edgekit.base.options import named_as_on_the_command_line
 
 # Tests load onnxruntime themselves, not only through the oracle that asks for this.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+
+# What a CI system, a terminal or a user sets changes what a command asks and how it writes.
+for _name in ("CI", "COLUMNS", "LINES", "FORCE_COLOR", "CLICOLOR_FORCE"):
+    os.environ.pop(_name, None)
 
 # The workers of pytest-xdist are of the session that started them.
 _SESSION = ExitStack()
@@ -55,6 +61,23 @@ _BEGINNINGS: dict[str, Any] = {}
 def pytest_itemcollected(item: pytest.Item) -> None:
     if (random := _random_of(item)) is not None:
         _BEGINNINGS.setdefault(str(item.path), random.bit_generator.state)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put files of long tests first and unit tests last.
+
+    The processes that take file after file then end together.
+    """
+    long = {item.path for item in items if item.get_closest_marker("slow")}
+    unit = Path(__file__).parent / "unit"
+    items.sort(key=lambda item: (item.path.is_relative_to(unit), item.path not in long))
+
+
+def pytest_collection_finish() -> None:
+    """Spare Python the search for garbage among the million objects of the imported modules."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from edgekit.advice.words import BestRun, Considered, Option
 from edgekit.base.measurer import Measurer
 from edgekit.base.wording import number
-
-if TYPE_CHECKING:
-    from edgekit.models.model import ModelSource
-    from edgekit.store.runs import BenchRun
+from edgekit.models.model import ModelSource
+from edgekit.store.runs import BenchRun
 
 PURPOSE, TUNED_PURPOSE = "recommend", "recommend tuned"
 """The purposes of runs by `--measure`, which tell how their kernels were chosen."""
@@ -72,8 +69,8 @@ def _runs(source: ModelSource, board: str, store: str | None) -> list[tuple[str,
     own = RunFilter(board=board, limit=_MOST_RUNS, model_sha256=source.sha256)
     small = RunFilter(board=board, limit=_MOST_RUNS, model=f"{source.name}-{_INT8}")
     return [
-        *((_option_of(run), run) for run in list_results(own, store).runs),
-        *((_INT8, run) for run in list_results(small, store).runs),
+        *((_option_of(run), run) for run in list_results(own, store).runs if not run.sizes),
+        *((_INT8, run) for run in list_results(small, store).runs if not run.sizes),
     ]
 
 

@@ -25,12 +25,14 @@ from edgekit.building.products import product_of
 from edgekit.cross.sources.steps import TOOLS as LIBRARY_TOOLS
 from edgekit.cross.toolchain import Compiler, find_tool, older, version_in, which
 from edgekit.cross.tools import disk_full
+from edgekit.devices.engine.device import how_to_install, is_installed
+from edgekit.profiles.architecture import architectures
 from edgekit.profiles.board import Board, toolchain_of
 from edgekit.profiles.toolchain import Toolchain, apt_command, pip_command
-from edgekit.twin.tools import TO_BUILD, TO_RUN
+from edgekit.twin.tools import TO_BUILD, to_run
 from edgekit.twin.tools import find_tool as find_twin_tool
 
-_PROBE_SECONDS = 60
+_PROBE_SECONDS = 300
 _C_PROGRAM = "#include <math.h>\n#include <stdint.h>\n#include <string.h>\nfloat f(float x);\n"
 _CXX_PROGRAM = "#include <cmath>\n#include <cstdint>\nfloat f(float x) { return x; }\n"
 _SPACE_NEEDED = 1 << 30
@@ -88,9 +90,11 @@ OPTIONAL_PACKAGES = (
 )
 _DEBIAN_PACKAGE_OF = {
     "gdb-multiarch": "gdb-multiarch",
-    "qemu-system-aarch64": "qemu-system-arm",
-    "qemu-system-arm": "qemu-system-arm",
-    "qemu-system-x86_64": "qemu-system-x86",
+    **{
+        known.qemu.system: known.qemu.package
+        for known in architectures().values()
+        if known.qemu.system
+    },
 }
 
 
@@ -108,6 +112,7 @@ def examine(board: Board, events: Events = SILENT) -> DoctorReport:
             *(_optional_package(package) for package in OPTIONAL_PACKAGES),
             *_twin(board),
             *_flash(board),
+            *_engines(board),
             *_needs(board),
             *_libraries(board),
             *_limits(),
@@ -146,7 +151,10 @@ def _tvm() -> Iterable[Check]:
             fix=fix,
         )
     if exact:
-        trouble = _trouble_loading("from edgekit.base.tvm_compat import load_tvm; load_tvm()")
+        # Without freeze(), Python searches all of TVM for garbage when the process ends.
+        trouble = _trouble_loading(
+            "import gc; from edgekit.base.tvm_compat import load_tvm; load_tvm(); gc.freeze()"
+        )
         yield Check(
             "TVM's libraries",
             "compile models",
@@ -183,7 +191,7 @@ def _trouble_running(command: Sequence[str]) -> str | None:
 
 def _compilers(board: Board, toolchain: Toolchain) -> Iterable[Check]:
     probes = [(toolchain.tools.cc, "c", _C_PROGRAM, "compile C")]
-    if board.has_os:  # what is built for a microcontroller is C
+    if board.has_os and not board.in_engine:  # what is built for others is C
         probes.append((toolchain.tools.cxx, "c++", _CXX_PROGRAM, "compile C++ and link"))
     for tool, language, program, purpose in probes:
         try:
@@ -252,10 +260,10 @@ def _cache() -> Check:
     free = free_space(existing)
     return Check(
         "disk space",
-        f"keep builds in {folder}",
+        "keep builds",
         required=False,
         ok=free >= _SPACE_NEEDED,
-        found=f"{size(free)} free",
+        found=f"{size(free)} in {folder}",
         expected=f"{size(_SPACE_NEEDED)} free",
         fix="`edgekit cache prune`, or set EDGEKIT_CACHE_DIR to a folder with more room",
     )
@@ -291,7 +299,8 @@ def _twin(board: Board) -> Iterable[Check]:
         fix = apt_command((_DEBIAN_PACKAGE_OF[emulator],))
         yield _program(emulator, "stand in for the board", fix)
         return
-    for tools, purpose in ((TO_RUN, "start the board's twin"), (TO_BUILD, "build twins' image")):
+    running = to_run(board.cpu.arch)
+    for tools, purpose in ((running, "start the board's twin"), (TO_BUILD, "build twins' image")):
         for tool in tools:
             yield _program(tool.name, purpose, apt_command((tool.package,)), find_twin_tool)
 
@@ -303,6 +312,20 @@ def _flash(board: Board) -> Iterable[Check]:
         yield _program(driver, "write to the board", apt_command((driver,)))
     elif driver in ("pyocd", "stm32loader"):
         yield _program(driver, "write to the board", pip_command(driver))
+
+
+def _engines(board: Board) -> Iterable[Check]:
+    for engine in board.transport.engines:
+        found = is_installed(engine)
+        yield Check(
+            name=engine,
+            purpose="run models of the board on this machine",
+            required=False,
+            ok=found,
+            found="it is installed" if found else "not installed",
+            expected="any version",
+            fix=how_to_install(engine),
+        )
 
 
 def _needs(board: Board) -> Iterable[Check]:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from edgekit.advice.words import Subject
 from edgekit.base.wording import size
-
-if TYPE_CHECKING:
-    from edgekit.building.product import Product
-    from edgekit.profiles.board import Board
+from edgekit.building.product import Product
+from edgekit.profiles.board import Board
 
 _INT8_SHARE = 0.25
 

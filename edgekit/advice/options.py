@@ -10,6 +10,7 @@ from edgekit.advice.words import Answers, HotSpot, Option, Subject
 from edgekit.backends.registry import backend_names, kernel_backend_names, load_backend
 from edgekit.base.errors import EdgekitError, MissingToolError
 from edgekit.base.options import option
+from edgekit.base.own_backends import leftovers_backend
 from edgekit.base.wording import counted, number, percent
 from edgekit.building.products import product_of
 
@@ -36,6 +37,8 @@ def options_of(subject: Subject, board: Board) -> tuple[Option, ...]:
     if product_of(board).tuning_pays:
         options.append(_tuned(subject, board))
     for name in board.offload.allowed:
+        if name == leftovers_backend([name]):
+            continue  # for models that are refused without it: never a way to be faster
         if name in kernel_backend_names():
             options.append(_beside_own(subject.summary, name, deploy))
         elif name in backend_names():

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from edgekit.advice.summary import ModelSummary
 from edgekit.advice.words import Advice, Considered, HotSpot, Recommendation, Search, Subject
 from edgekit.base.events import SILENT, Events
+from edgekit.devices.device import Device
 from edgekit.models.model import ModelSource
 from edgekit.profiles.board import Board, board_names
 from edgekit.project.workspace import WorkspaceData
-
-if TYPE_CHECKING:
-    from edgekit.advice.summary import ModelSummary
-    from edgekit.devices.device import Device
 
 
 @dataclass(frozen=True)

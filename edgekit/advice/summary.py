@@ -8,6 +8,7 @@ from edgekit.base.errors import BuildError, EdgekitError, ModelError, Unsupporte
 from edgekit.base.events import SILENT, Events
 from edgekit.base.report import Report
 from edgekit.base.tensors import OpenTensorSpec
+from edgekit.base.varying import without_lengths
 from edgekit.base.wording import amount
 from edgekit.models.model import (
     Model,
@@ -84,20 +85,15 @@ def summarise(source: ModelSource, events: Events = SILENT) -> ModelSummary:
         return _without_import(source, scan, error)
     except (UnsupportedModelError, BuildError) as error:
         return _without_import(source, scan, error)
+    inputs, outputs = without_lengths(model.inputs, model.outputs)
     return ModelSummary(
         name=source.name,
         format=source.format,
         sha256=source.sha256,
         buildable=True,
         obstacle=None,
-        inputs=tuple(
-            OpenTensorSpec(spec.name, spec.dtype, spec.shape, spec.quantization)
-            for spec in model.inputs
-        ),
-        outputs=tuple(
-            OpenTensorSpec(spec.name, spec.dtype, spec.shape, spec.quantization)
-            for spec in model.outputs
-        ),
+        inputs=tuple(spec.opened() for spec in inputs),
+        outputs=tuple(spec.opened() for spec in outputs),
         operators=scan.operators,
         parameters=scan.parameters,
         parameter_bytes=scan.parameter_bytes,

@@ -5,21 +5,18 @@ from __future__ import annotations
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from edgekit.advice.best_runs import PURPOSE, TUNED_PURPOSE
 from edgekit.advice.words import BestRun, Considered, Option, Search
 from edgekit.base.errors import EdgekitError
+from edgekit.base.events import Events
 from edgekit.building.choose import BuildOptions, make_request
+from edgekit.building.request import BuildRequest
 from edgekit.compiler.schedules.choices import NO_CHOICES
-
-if TYPE_CHECKING:
-    from edgekit.base.events import Events
-    from edgekit.building.request import BuildRequest
-    from edgekit.devices.device import Device
-    from edgekit.models.model import ModelSource
-    from edgekit.project.workspace import WorkspaceData
-    from edgekit.verbs.bench_report import BenchReport
+from edgekit.devices.device import Device
+from edgekit.models.model import ModelSource
+from edgekit.project.workspace import WorkspaceData
+from edgekit.verbs.bench_report import BenchReport
 
 _NOISE_SAMPLES = 8
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from edgekit.advice.memory import Fit
 from edgekit.advice.words import Advice, Considered, Option
 from edgekit.base.options import option
 from edgekit.base.wording import number, percent
-
-if TYPE_CHECKING:
-    from edgekit.advice.memory import Fit
 
 MUCH = 0.5
 """The share of the multiply-accumulates from which a library is tried first."""

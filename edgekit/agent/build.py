@@ -11,7 +11,6 @@ import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from edgekit.base.decode import decode_json
 from edgekit.base.events import SILENT, Events
@@ -27,13 +26,10 @@ from edgekit.base.files import (
 from edgekit.base.paths import PACKAGE, cache_dir
 from edgekit.base.tvm_compat import TVM_FFI_VERSION, TVM_VERSION
 from edgekit.cross.runtime import ffi_headers, runtime_libraries
-from edgekit.cross.toolchain import find_cxx_compiler
+from edgekit.cross.toolchain import Compiler, find_cxx_compiler
 from edgekit.cross.tools import run_tool
+from edgekit.profiles.toolchain import Toolchain
 from edgekit.version import __version__
-
-if TYPE_CHECKING:
-    from edgekit.cross.toolchain import Compiler
-    from edgekit.profiles.toolchain import Toolchain
 
 AGENT = "edgekit-agent"
 AGENT_WITH_RUNTIME = "edgekit-agent-tvm"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import permutations
 from typing import Protocol
 
@@ -19,8 +20,9 @@ ALIGNMENT = 16
 _TRIED_ALL = 6
 """The most blocks of memory for which every order is tried."""
 _SWAPS = 1000
-_TRIED_BLOCKS = 200_000
-"""The most blocks that all swaps together place: a search among thousands would take minutes."""
+_TRIED_PAIRS = 1_000_000
+"""The most pairs of blocks that all swaps together compare, about a second: a large model has many
+blocks, each of which meets many others."""
 _SEED = 20
 _GOOD_ENOUGH = 1.02
 
@@ -85,10 +87,11 @@ class Needs(Protocol):
 
 
 def plan_arena(program: Program, kernels: Sequence[Needs], alignment: int = ALIGNMENT) -> ArenaPlan:
+    program = program.placed()
     slots, in_place = _slots(program, kernels)
     owners = sorted(set(slots))
     blocks = _blocks(program, kernels, slots, alignment)
-    offsets = place(blocks)
+    offsets = place(tuple(blocks))
     scratch_steps = [k for k, kernel in enumerate(kernels) if kernel.scratch]
     place_of_owner = dict(zip(owners, offsets, strict=False))
     place_of_scratch = dict(zip(scratch_steps, offsets[len(owners) :], strict=True))
@@ -102,8 +105,13 @@ def plan_arena(program: Program, kernels: Sequence[Needs], alignment: int = ALIG
     )
 
 
-def place(blocks: Sequence[Block]) -> tuple[int, ...]:
-    """Return an offset for each block, as good as a search with a deterministic end finds."""
+@lru_cache(maxsize=4)
+def place(blocks: tuple[Block, ...]) -> tuple[int, ...]:
+    """Return an offset for each block, as good as a search with a deterministic end finds.
+
+    A model is planned with and without steps in place, and again with the kernels' scratch memory:
+    often these are the same blocks.
+    """
     search = _Search(blocks)
     for order in _promising_orders(blocks):
         if search.offer(order):
@@ -115,7 +123,7 @@ def place(blocks: Sequence[Block]) -> tuple[int, ...]:
         return search.offsets
     dice = random.Random(_SEED)
     order = list(search.order)
-    for _ in range(min(_SWAPS, _TRIED_BLOCKS // len(order))):
+    for _ in range(min(_SWAPS, _TRIED_PAIRS // max(search.pairs, 1))):
         a, b = dice.randrange(len(order)), dice.randrange(len(order))
         order[a], order[b] = order[b], order[a]
         if search.offer(order):
@@ -138,6 +146,8 @@ class _Search:
         self._bound = lower_bound(blocks)
         self._meets = _meetings(blocks)
         """The blocks that each block must not overlap, and the sizes of both at that time."""
+        self.pairs = sum(map(len, self._meets))
+        """The pairs that are compared to place all blocks once."""
         self._sizes = [block.size for block in blocks]
         self._best: int | None = None
         self.offsets: tuple[int, ...] = ()
@@ -156,17 +166,18 @@ class _Search:
         offsets = [-1] * len(self._blocks)
         for index in order:
             # Offsets between these bounds would make the two blocks overlap.
-            barred = sorted(
-                (offsets[k] - own, offsets[k] + others)
+            barred = [
+                (at - own, at + others)
                 for k, own, others in self._meets[index]
-                if offsets[k] >= 0
-            )
-            start, moved = 0, True
-            while moved:
-                moved = False
-                for low, high in barred:
-                    if low < start < high:
-                        start, moved = high, True
+                if (at := offsets[k]) >= 0
+            ]
+            barred.sort()
+            start = 0
+            for low, high in barred:
+                if low >= start:
+                    break
+                if high > start:
+                    start = high
             offsets[index] = start
             if self._best is not None and start + self._sizes[index] > self._best:
                 return None

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from edgekit.aot.operators import FixedPoint, Rescale
+from edgekit.aot.operators import Conv2D, DepthwiseConv2D, FixedPoint, FullyConnected, Rescale
 from edgekit.base.arrays import Array
 
 INT8 = (-128, 127)
@@ -98,7 +98,7 @@ def exponential(value: int) -> int:
         return (1 << 31) - 1
     quarter = 1 << 24
     rest = (value & (quarter - 1)) - quarter
-    result = _exponential_near_zero(_shifted_left(rest, 5))
+    result = _exponential_near_zero(saturated(rest << 5, -(1 << 31), (1 << 31) - 1))
     for exponent, factor in enumerate(_EXPONENTIALS, start=-2):
         if (rest - value) & (1 << (26 + exponent)):
             result = high_half(result, factor)
@@ -119,10 +119,6 @@ def _exponential_near_zero(value: int) -> int:
     return min(middle + high_half(middle, x + higher), (1 << 31) - 1)
 
 
-def _shifted_left(value: int, amount: int) -> int:
-    return max(-(1 << 31), min((1 << 31) - 1, value << amount))
-
-
 def rounds_ties_wrong(rescale: Rescale, largest: int) -> bool:
     """Return whether a sum half way between two stored values rounds wrong: a single rounding sends
     it away from zero, and the short instructions up. Values that an activation cuts off do not
@@ -130,6 +126,15 @@ def rounds_ties_wrong(rescale: Rescale, largest: int) -> bool:
     if not rescale.rounds_once or rescale.low >= rescale.zero_point:
         return False
     return any(has_ties(factor, largest) for factor in rescale.factors)
+
+
+def first_sums(operator: Conv2D | DepthwiseConv2D | FullyConnected) -> Array:
+    """Return the initial sum of each output channel: its bias, without the input's zero point."""
+    weights = np.asarray(operator.weights, np.int64)
+    apart = isinstance(operator, DepthwiseConv2D)
+    of_each = weights.sum(axis=(0, 1) if apart else tuple(range(1, weights.ndim)))
+    sums: Array = np.asarray(operator.bias, np.int64) - operator.zero_point * of_each
+    return sums
 
 
 def largest_sum(weights: Array, bias: Array) -> int:

@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from edgekit.aot.kernel import Declined, Generator, Kernel
+from edgekit.aot.operators import CONTROL, Branch, Loop
 from edgekit.aot.program import Program, Step
+from edgekit.aot.repeat import controlled
 from edgekit.aot.ways import OWN, StepWays, Way, step_key
 from edgekit.base.errors import UnsupportedModelError
 from edgekit.profiles.cpu import Cpu
@@ -34,9 +36,21 @@ def choose_kernels(
 ) -> tuple[Choice, ...]:
     """Choose for every step; `wanted` are the ways that measured best, by the key of the step."""
     return tuple(
-        _wanted(step, cpu, generators, wanted) or _choose(step, cpu, generators)
+        _controlled(step, step.operator, cpu, generators)
+        if isinstance(step.operator, CONTROL)
+        else _wanted(step, cpu, generators, wanted) or _choose(step, cpu, generators)
         for step in program.steps
     )
+
+
+def _controlled(
+    step: Step, what: Loop | Branch, cpu: Cpu, generators: Sequence[Generator]
+) -> Choice:
+    kernels = [
+        [choice.kernel for choice in choose_kernels(body, cpu, generators)] for body in what.bodies
+    ]
+    kernel = controlled(step, what, kernels)
+    return Choice(kernel, (), Way(kernel.maker))
 
 
 def ways_of(
@@ -45,6 +59,8 @@ def ways_of(
     """Return all ways to make every step that some generator offers."""
     found = []
     for step, choice in zip(program.steps, choices, strict=True):
+        if isinstance(step.operator, CONTROL):
+            continue
         refused = {name for name, reason in choice.others if not reason.startswith(_DEARER)}
         ways = [
             Way(generator.name, name)

@@ -10,11 +10,11 @@ from edgekit.aot.arena import plan_arena
 from edgekit.aot.budget import check_budget
 from edgekit.aot.choose import Choice, choose_kernels, ways_of
 from edgekit.aot.generators import generators, is_portable, portable_generators
+from edgekit.aot.in_c import program_in_c
 from edgekit.aot.job import TreeJob, WrittenTree
 from edgekit.aot.kernel import Generator, Library, UsesLibrary
 from edgekit.aot.lower import lower
 from edgekit.aot.program import Program
-from edgekit.aot.read import read_program
 from edgekit.aot.report import report_of
 from edgekit.aot.tree import Origin, TreePlan
 from edgekit.aot.write import write_tree
@@ -35,7 +35,7 @@ def compile_tree(
     model: Model, job: TreeJob, offers: Sequence[Generator], dump: Dump = no_dump
 ) -> Compiled:
     """Compile the model with the cheapest kernels of all generators."""
-    program = read_program(job.name, model, lower(model.module, dump))
+    program = program_in_c(job.name, model, lower(model.module, dump))
     choices = choose_kernels(program, job.cpu, offers, job.ways)
     kernels = [choice.kernel for choice in choices]
     users = [offer for offer in offers if isinstance(offer, UsesLibrary)]

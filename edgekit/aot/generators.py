@@ -31,8 +31,10 @@ from edgekit.aot.operators import (
     Softmax,
 )
 from edgekit.aot.program import Step
+from edgekit.profiles.architecture import architectures
 from edgekit.profiles.cpu import Cpu
 
+_SMALL = {name for name, known in architectures().items() if not known.has_os}
 Offer = Callable[[Step, Any, Cpu, str], Kernel | Declined]
 """A function that makes the kernel of a step with an operator, for a CPU, in one of its ways."""
 
@@ -75,6 +77,20 @@ def _plain(make: Callable[[Step, Any], Kernel | Declined]) -> Offer:
     return offer
 
 
+def _in_groups(make: Callable[[Step, Any, int], Kernel]) -> Offer:
+    """Compute as many channels at once as a small core has registers for. Compilers for other CPUs
+    make vectors of two."""
+
+    def offer(step: Step, operator: Any, cpu: Cpu, way: str) -> Kernel | Declined:
+        few = cpu.arch not in _SMALL or {"armv6-m", "mve-integer"} & {*cpu.features}
+        at_once = 2 if few else 4
+        return _plain(lambda step, operator: make(step, operator, at_once))(
+            step, operator, cpu, way
+        )
+
+    return offer
+
+
 def _one_way(make: Callable[[Step, Any], Kernel | Declined]) -> Offer:
     return lambda step, operator, cpu, way: make(step, operator)
 
@@ -86,9 +102,9 @@ def _layer(make: Callable[[Step, Any, str], Kernel | Declined]) -> Offer:
 PORTABLE = TableGenerator(
     "edgekit",
     {
-        Conv2D: _plain(portable.layers.convolution),
+        Conv2D: _in_groups(portable.layers.convolution),
         DepthwiseConv2D: _plain(portable.layers.depthwise),
-        FullyConnected: _plain(portable.layers.fully_connected),
+        FullyConnected: _in_groups(portable.layers.fully_connected),
         Add: _plain(portable.elementwise.pair),
         Multiply: _plain(portable.elementwise.pair),
         Lookup: _plain(portable.elementwise.lookup),
@@ -156,4 +172,5 @@ def portable_generators() -> tuple[Generator, ...]:
 
 
 def is_portable(kernel: Kernel) -> bool:
-    return kernel.maker in {generator.name for generator in portable_generators()}
+    names = {generator.name for generator in portable_generators()}
+    return names.issuperset(kernel.maker.split(", "))

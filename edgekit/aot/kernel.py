@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -104,3 +105,19 @@ class UsesLibrary(Protocol):
     def libraries(self, kernels: Sequence[Kernel]) -> tuple[Library, ...]:
         """Return the files that these kernels need; nothing if none calls the library."""
         ...
+
+
+APART = """\
+/* Compilers that inline several of these into one function run out of registers. */
+#define EK_APART __attribute__((noinline))
+"""
+
+
+def shared(kind: str, signature: str, lines: Sequence[str]) -> tuple[str, str]:
+    """Return the name and text of a function that is named after its text: equal layers share one.
+
+    @NAME@ in the signature becomes that name.
+    """
+    text = signature + "{\n" + "".join(f"    {line}\n" for line in lines) + "}\n"
+    name = f"ek_{kind}_{hashlib.sha256(text.encode()).hexdigest()[:6]}"
+    return name, text.replace("@NAME@", name)

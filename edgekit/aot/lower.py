@@ -20,8 +20,6 @@ class Lowered:
     operators: Mapping[int, Operator]
     operator_layers: Mapping[int, tuple[str, ...]]
     """The model's own names for the layers of each operator."""
-    layers: Mapping[str, tuple[str, ...]]
-    """The model's own names for the layers that each PrimFunc computes."""
     declined: tuple[NotInteger, ...] = ()
     """The groups of a quantised model that are computed in floats, and why."""
 
@@ -30,10 +28,8 @@ def lower(module: Any, dump: Dump = no_dump) -> Lowered:
     """Lower a model's module to a list of steps. The operators of operators.py are taken out first,
     while constants are those of the model."""
     target = load_tvm().target.Target("c")
-    from edgekit.compiler.passes.name_layers import layers_of_groups
     from edgekit.compiler.pipeline import for_c
 
-    layers: Mapping[str, tuple[str, ...]] = {}
     dump("imported", module)
     with target:
         recognised = guarded("recognising integers", lambda: recognise(module))
@@ -42,6 +38,4 @@ def lower(module: Any, dump: Dump = no_dump) -> Lowered:
         for phase in for_c(target):
             module = run_phase(phase, module)
             dump(phase.name, module)
-            if phase.name == "group":
-                layers = layers_of_groups(module)
-    return Lowered(module, recognised.operators, recognised.layers, layers, recognised.declined)
+    return Lowered(module, recognised.operators, recognised.layers, recognised.declined)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from edgekit.base.arrays import Array
+    from edgekit.compiler.loops import BranchRule, LoopRule
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,19 @@ class FullyConnected:
     bias: Array
     zero_point: int
     rescale: Rescale
+
+    def as_convolution(self) -> Conv2D:
+        """Return a convolution whose pixels are the rows."""
+        outputs, inputs = self.weights.shape
+        return Conv2D(
+            source=Image(self.rows, 1, inputs),
+            result=Image(self.rows, 1, outputs),
+            window=Window((1, 1)),
+            weights=self.weights.reshape(outputs, 1, 1, inputs),
+            bias=self.bias,
+            zero_point=self.zero_point,
+            rescale=self.rescale,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -296,6 +310,33 @@ class Copy:
     operands: tuple[Argument, ...]
 
 
+@dataclass(frozen=True, eq=False)
+class Loop:
+    """A list of steps that is repeated: its inputs are slices, states and what stays the same."""
+
+    rule: LoopRule
+    operands: tuple[Argument, ...]
+    bodies: tuple[Any, ...]
+    """The one list of steps as a Program, whose module imports this one."""
+
+    @property
+    def body(self) -> Any:
+        return self.bodies[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Branch:
+    """Two lists of steps of which one runs; their inputs are the operands after the first, which
+    decides."""
+
+    rule: BranchRule
+    operands: tuple[Argument, ...]
+    bodies: tuple[Any, ...]
+
+
+CONTROL = Loop, Branch
+"""Operators that run lists of steps."""
+
 Operator = (
     Conv2D
     | DepthwiseConv2D
@@ -318,4 +359,6 @@ Operator = (
     | CallRegion
     | HoldIndices
     | Copy
+    | Loop
+    | Branch
 )

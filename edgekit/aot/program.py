@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from edgekit.aot.operators import Operator
 from edgekit.base.tensors import TensorSpec
@@ -50,3 +50,17 @@ class Program:
     steps: tuple[Step, ...]
     results: tuple[int, ...]
     """The buffer of each output."""
+
+    ports_outside: bool = False
+    """Whether inputs and outputs have no place in the arena: those of a loop's body."""
+
+    def placed(self) -> Program:
+        """Return the program with the bytes that its buffers take in the arena."""
+        if not self.ports_outside:
+            return self
+        ports = {*range(len(self.inputs)), *self.results}
+        buffers = (
+            replace(buffer, bytes=0) if k in ports else buffer
+            for k, buffer in enumerate(self.buffers)
+        )
+        return replace(self, buffers=tuple(buffers), ports_outside=False)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from edgekit.aot.c_text import C_TYPES, float_text, values_text
 from edgekit.aot.tree import Origin, Port, TreePlan, ports
 from edgekit.aot.write_header import banner
+from edgekit.base.varying import padded, without_lengths
 from edgekit.models.comparison import ALL_ZERO_ATOL, QUANTISED_STEPS, Leeway, tolerance_for
 
 if TYPE_CHECKING:
@@ -48,14 +49,27 @@ def vectors_text(
     outputs: Mapping[str, Array],
     leeways: Mapping[str, Leeway],
 ) -> str:
-    """Return the test's C; `ends` are the model's inputs and outputs."""
+    """Return the test's C; `ends` are the program's inputs and outputs, with the lengths of those
+    whose size data decides."""
+    import numpy as np
+
+    _, own = without_lengths(*ends)
+    whole = padded(own, outputs)
+    expected = {spec.name: array for spec, array in zip(ends[1], whole, strict=True)}
     lines = [*banner(origin, "reference inputs, and what must come out"), "#include <math.h>"]
     lines += ["#include <stdint.h>", ""]
-    for specs, arrays, word in ((ends[0], inputs, "input"), (ends[1], outputs, "expected")):
+    for specs, arrays, word in ((ends[0], inputs, "input"), (ends[1], expected, "expected")):
         for k, spec in enumerate(specs):
             array = arrays[spec.name]
             lines.append(f"static const {C_TYPES[spec.dtype]} {word}_{k}[{array.size}] = {{")
             lines += [*values_text(array), "};", ""]
+    for k, spec in enumerate(own):
+        if spec.varying:
+            counts = np.zeros(spec.shape, np.uint8)
+            counts[tuple(map(slice, outputs[spec.name].shape))] = 1
+            lines += ["/* The elements that count. */"]
+            lines.append(f"static const uint8_t counts_{k}[{counts.size}] = {{")
+            lines += [*values_text(counts), "};", ""]
     lines += ["/* The tolerance of each output for rounding inside the model. */"]
     for k, spec in enumerate(ends[1]):
         allowed = leeways[spec.name].allowed if spec.name in leeways else 0.0
@@ -122,6 +136,10 @@ def _outputs(plan: TreePlan, outputs: Sequence[Port]) -> Iterator[str]:
 
 def _comparisons(outputs: Sequence[Port]) -> Iterator[str]:
     for k, port in enumerate(outputs):
+        if port.spec.varying:
+            yield f"    for (long i = 0; i < (long){port.macro}_ELEMENTS; ++i) {{"
+            yield f"        if (!counts_{k}[i]) output_{k}[i] = expected_{k}[i];"
+            yield "    }"
         yield f"    wrong |= compare_{C_TYPES[port.spec.dtype]}({port.macro}_NAME, expected_{k},"
         yield f"        output_{k}, {port.macro}_ELEMENTS, {allowed_difference(port.spec, k)});"
 

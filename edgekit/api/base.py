@@ -7,7 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from edgekit.api.choice import DeployKeywords, DeviceLike, device_for_board, handle_of
+from edgekit.api.choice import (
+    DeployKeywords,
+    DeviceLike,
+    device_for_board,
+    handle_of,
+    with_board_of,
+)
 from edgekit.api.device import DeviceHandle, Setting
 from edgekit.api.keywords import (
     BindingKeywords,
@@ -129,6 +135,7 @@ class WorkspaceBase:
         given = without(how, PlanKeywords)
         device = given.pop("device", None)
         twin, timeout = given.pop("twin", False), given.pop("timeout", DEFAULT_TIMEOUT_SECONDS)
+        given = with_board_of(self._setting, given, device)
         request = self.request(model, twin=twin, **given)
 
         def reach() -> Device:

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypedDict, Union
+from typing import Any, TypedDict, Union
 
 from edgekit.api.device import DeviceHandle, Setting
 from edgekit.api.keywords import BindingKeywords, BuildKeywords, OutcomeKeywords, PlanKeywords
 from edgekit.base.errors import DeviceError, EdgekitError, UsageError
 from edgekit.base.options import option
+from edgekit.bundle.folder import Bundle
+from edgekit.devices.choice import Candidate
+from edgekit.devices.device import Device
 from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS
 from edgekit.devices.registry import find_device, known_devices
+from edgekit.profiles.board import Board
+from edgekit.project.devices import DeviceEntry
 from edgekit.project.file import LOCAL
-
-if TYPE_CHECKING:
-    from edgekit.bundle.folder import Bundle
-    from edgekit.devices.choice import Candidate
-    from edgekit.devices.device import Device
-    from edgekit.profiles.board import Board
-    from edgekit.project.devices import DeviceEntry
-
 
 DeviceLike = Union[DeviceHandle, "Device", str]
 """A device, or its name."""
@@ -131,6 +128,21 @@ def device_for_bundle(
     return device_for_board(setting, board, device, twin=twin, timeout=timeout)
 
 
+def with_board_of(
+    setting: Setting, how: Mapping[str, Any], device: DeviceLike | None
+) -> dict[str, Any]:
+    """Add the board of a named device where neither the caller nor the project names one."""
+    given, project = dict(how), setting.data.project
+    named = given.get("board") is not None or (project is not None and project.board is not None)
+    if not named and isinstance(device, str):
+        known = known_devices(project).get(device)
+        if known is not None:
+            given["board"] = known.board(setting.data.folder, setting.events)
+        elif device == LOCAL:
+            given["board"] = LOCAL
+    return given
+
+
 def several_devices(
     setting: Setting, board: Board, names: Sequence[str] | None, timeout: float
 ) -> tuple[Candidate, ...]:
@@ -138,6 +150,37 @@ def several_devices(
     from edgekit.devices.choice import devices_for
 
     return devices_for(board, names, entries_of(setting), timeout)
+
+
+def remote_devices(
+    setting: Setting, board_name: str | None, choice: DeviceChoice
+) -> tuple[Candidate, ...]:
+    """Return the chosen devices for work besides bundles, without preparing them for any.
+
+    With neither names nor --twin: all of the board, or the only known one.
+    """
+    from edgekit.devices.choice import Candidate
+
+    board = None if board_name is None else setting.data.board(board_name)
+
+    def candidate(name: str | None) -> Candidate:
+        handle = handle_of(setting, name, board, twin=choice.twin, timeout=choice.timeout)
+        return Candidate(handle.name, lambda events: handle.device)
+
+    names = choice.names
+    if names is None and not choice.twin and (choice.every or board is not None):
+        names = tuple(
+            name
+            for name, known in known_devices(setting.data.project).items()
+            if (
+                known.entry.board == board.name
+                if board
+                else known.board(setting.data.folder).has_os
+            )
+        )
+        if not names:
+            raise _no_device_chosen([])
+    return tuple(candidate(name) for name in names or (None,))
 
 
 def handle_of(

@@ -9,10 +9,17 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from edgekit.api.inputs import Inputs, checked_arrays, choose_samples
-from edgekit.api.keywords import BenchKeywords, BundleLike, ToleranceKeywords, Unpack
+from edgekit.api.keywords import (
+    BenchKeywords,
+    BundleLike,
+    ToleranceKeywords,
+    Unpack,
+    shape_given,
+)
 from edgekit.base.cancel import Cancellation
 from edgekit.base.errors import UsageError
 from edgekit.base.events import Events
+from edgekit.base.options import option
 from edgekit.base.wording import counted
 from edgekit.bundle.folder import Bundle, open_bundle
 from edgekit.devices.carried import CarriedState, run_in_order
@@ -119,9 +126,13 @@ class BundleSession:
         inputs: Inputs = None,
         *,
         allow_nonfinite: bool = False,
+        at: Mapping[str, Any] | None = None,
         **how: Unpack[BenchKeywords],
     ) -> BenchReport:
-        """Measure one inference after another, and keep the measurement in the store."""
+        """Measure one inference after another, and keep the measurement in the store.
+
+        `at` cuts the reference inputs to other sizes: `{"ids": "1x64"}`.
+        """
         from edgekit.verbs.bench import bench
 
         return bench(
@@ -129,7 +140,11 @@ class BundleSession:
             self.session,
             bench_plan(how),
             self.setting.events,
-            inputs=None if inputs is None else self._sample(inputs, allow_nonfinite),
+            inputs=cut_inputs(self.bundle, at, inputs)
+            if at
+            else None
+            if inputs is None
+            else self._sample(inputs, allow_nonfinite),
             purpose="bench",
             store=self.setting.data.store,
         )
@@ -152,6 +167,18 @@ class BundleSession:
             return self.bundle.reference_inputs()
         sample = only_sample(chosen.count, next(chosen.samples).inputs)
         return CarriedState(self.bundle).complete(sample)
+
+
+def cut_inputs(bundle: Bundle, at: Mapping[str, Any], inputs: Inputs) -> Mapping[str, Array]:
+    """Return the reference inputs of a bundle, cut to the sizes `at`."""
+    from edgekit.bundle.sizes import inputs_at
+
+    if inputs:
+        raise UsageError(
+            f"{option('at')} cuts the reference inputs, and {option('input')} gives others",
+            hint="leave one of them out: inputs of your own have a size already",
+        )
+    return inputs_at(bundle, {name: shape_given("at", name, value) for name, value in at.items()})
 
 
 def only_sample(count: int, inputs: Mapping[str, Array]) -> Mapping[str, Array]:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TypedDict
 
+from edgekit.aot.packages.formats import CodeFormat
+from edgekit.api.keywords import Unpack
+from edgekit.base.arrays import Array
 from edgekit.base.events import SILENT, Events
+from edgekit.base.shapes import Shape
 from edgekit.building.choose import BuildOptions
 from edgekit.building.choose import make_request as request_for
 from edgekit.building.request import BuildRequest
@@ -16,42 +20,33 @@ from edgekit.profiles import toolchain as toolchains
 from edgekit.project.workspace import open_workspace
 from edgekit.verbs.export import application
 
-if TYPE_CHECKING:
-    from edgekit.aot.packages.formats import CodeFormat
-    from edgekit.base.arrays import Array
+
+class RequestKeywords(TypedDict, total=False):
+    """What decides a build, as in BuildOptions."""
+
+    seed: int
+    offload: tuple[str, ...] | None
+    one_layer_each: bool
+    prefix: str | None
+    code_format: CodeFormat | None
+    verified: bool
 
 
 def make_request(
     model: Path | None,
     board_name: str | None,
     toolchain_name: str | None,
-    shapes: Mapping[str, tuple[int, ...]],
+    shapes: Mapping[str, Shape],
     constants: Mapping[str, Array],
-    seed: int = 0,
-    offload: tuple[str, ...] | None = None,
-    one_layer_each: bool = False,
-    prefix: str | None = None,
-    code_format: CodeFormat | None = None,
-    events: Events = SILENT,
     *,
     twin: bool = False,
-    verified: bool = True,
+    **options: Unpack[RequestKeywords],
 ) -> BuildRequest:
     """Make a build request. `Workspace.request` does the same with fewer arguments."""
-    options = BuildOptions(
-        model=model,
-        board=board_name,
-        toolchain=toolchain_name,
-        offload=offload,
-        shapes=shapes,
-        constants=constants,
-        one_layer_each=one_layer_each,
-        seed=seed,
-        prefix=prefix,
-        code_format=code_format,
-        verified=verified,
+    chosen = BuildOptions(
+        model, board_name, toolchain_name, shapes=shapes, constants=constants, **options
     )
-    return request_for(open_workspace(), options, events, twin=twin)
+    return request_for(open_workspace(), chosen, twin=twin)
 
 
 def board_names() -> tuple[str, ...]:

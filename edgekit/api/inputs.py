@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from edgekit.base.errors import InputError
+from edgekit.base.options import option
+from edgekit.base.varying import sizes_of
 from edgekit.base.wording import did_you_mean
 
 if TYPE_CHECKING:
     from edgekit.base.arrays import Array
     from edgekit.base.tensors import TensorSpec
-    from edgekit.bundle.folder import Bundle, InputEntry
+    from edgekit.bundle.folder import Bundle
+    from edgekit.bundle.manifest import InputEntry
     from edgekit.bundle.samples import InputFile, Sample
 
 Inputs = Mapping[str, Any] | Sequence[str | Path] | str | Path | None
@@ -83,13 +86,15 @@ def checked_arrays(
         spec = missing[0]
         raise InputError(
             f"no array was given for the input {spec.name!r}",
-            hint=f"it takes {spec.dtype}{list(spec.shape)}",
+            hint=f"it takes {spec}",
         )
-    return {
+    arrays = {
         name: _checked(given[name], spec, allow_nonfinite)
         for name, spec in specs.items()
         if name in given
     }
+    sizes_of([*specs.values()], arrays)
+    return arrays
 
 
 def _checked(value: object, spec: TensorSpec, allow_nonfinite: bool) -> Array:
@@ -111,13 +116,16 @@ def _checked(value: object, spec: TensorSpec, allow_nonfinite: bool) -> Array:
             f"{spec.dtype}",
             hint=_conversion(spec, array),
         )
-    if array.shape != spec.shape:
-        batch = (1, *array.shape) == spec.shape
+    if not spec.admits(array.shape):
+        batch = spec.admits((1, *array.shape))
+        of_range = spec.varying and len(array.shape) == len(spec.shape)
         raise InputError(
             f"the array for the input {spec.name!r} has shape {list(array.shape)}, and the input "
-            f"takes {list(spec.shape)}",
+            f"takes {spec.shape_in_words()}",
             hint="add the batch dimension: array[None]"
             if batch
+            else f"choose sizes in that range, or build again with another {option('shape')}"
+            if of_range
             else "prepare the tensor in the shape that the model was built for",
         )
     if not allow_nonfinite and not np.isfinite(array).all():

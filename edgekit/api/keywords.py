@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Union
 
 if TYPE_CHECKING:
     from edgekit.aot.packages.formats import CodeFormat
+    from edgekit.base.shapes import Shape
+    from edgekit.base.tensors import Range
     from edgekit.building.choose import BuildOptions
     from edgekit.bundle.folder import Bundle
     from edgekit.models.model import EndType
@@ -16,25 +18,9 @@ if TYPE_CHECKING:
     from edgekit.profiles.toolchain import Toolchain
 
 if sys.version_info >= (3, 11):
-    from typing import Unpack
+    from typing import Unpack as Unpack
 else:
-    from typing_extensions import Unpack
-
-__all__ = [
-    "BenchKeywords",
-    "BindingKeywords",
-    "BuildKeywords",
-    "BundleLike",
-    "FleetKeywords",
-    "OutcomeKeywords",
-    "PathLike",
-    "PlanKeywords",
-    "QuantizeKeywords",
-    "SearchKeywords",
-    "ToleranceKeywords",
-    "TuneKeywords",
-    "Unpack",
-]
+    from typing_extensions import Unpack as Unpack
 
 PathLike = str | Path
 BundleLike = Union["Bundle", str, Path]
@@ -44,14 +30,17 @@ BundleLike = Union["Bundle", str, Path]
 class BindingKeywords(TypedDict, total=False):
     """What is fixed of a model's inputs before it is compiled."""
 
-    shapes: Mapping[str, Sequence[int]]
-    """The shapes of inputs that the model leaves open."""
+    shapes: Mapping[str, str | Sequence[int | str | Range]]
+    """The shapes of inputs that the model leaves open. A dimension may have a range of sizes:
+    `{"ids": "1x(1..512)"}`, or `{"ids": (1, Range(1, 512))}`."""
     constants: Mapping[str, Any]
     """Inputs to bind to arrays or numbers."""
     reshape: bool
     """Whether `shapes` override those that the model fixes."""
     ends: EndType | None
     """The type of ends that the model only quantises: "int8" makes integers of floats."""
+    state: Mapping[str, str]
+    """Outputs, each with the input that takes its value in the next call."""
 
 
 class BuildKeywords(BindingKeywords, total=False):
@@ -185,10 +174,16 @@ def build_options(model: Path | None, how: Mapping[str, Any]) -> BuildOptions:
     if "offload" in values:
         values["offload"] = backend_names_in(values["offload"])
     if "shapes" in values:
-        values["shapes"] = {name: tuple(map(int, s)) for name, s in values["shapes"].items()}
+        values["shapes"] = {
+            name: shape_given("shapes", name, s) for name, s in values["shapes"].items()
+        }
     if "constants" in values:
         values["constants"] = _arrays(values["constants"])
-    adaptation = Adaptation(values.pop("reshape", False), values.pop("ends", None) or "float")
+    adaptation = Adaptation(
+        values.pop("reshape", False),
+        values.pop("ends", None) or "float",
+        tuple(sorted(values.pop("state", {}).items())),
+    )
     return BuildOptions(model=model, adaptation=adaptation, **values)
 
 
@@ -202,6 +197,20 @@ def backend_names_in(offload: str | Sequence[str] | None) -> tuple[str, ...] | N
     if isinstance(offload, str):
         return () if offload == "none" else tuple(word.strip() for word in offload.split(","))
     return None if offload is None else tuple(offload)
+
+
+def shape_given(keyword: str, name: str, given: Any) -> Shape:
+    """Read a shape of a keyword argument; UsageError if it is none."""
+    from edgekit.base.errors import UsageError
+    from edgekit.base.shapes import ShapeError, read_shape
+
+    try:
+        return read_shape(given)
+    except ShapeError as error:
+        raise UsageError(
+            f'{keyword}["{name}"]: {given!r} {error}',
+            hint=f'give whole numbers, or {{"{name}": "1x(1..512)"}} for a dimension that varies',
+        ) from error
 
 
 def _arrays(constants: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -20,8 +20,9 @@ from edgekit.api.choice import (
     entries_of,
     handle_of,
     several_devices,
+    with_board_of,
 )
-from edgekit.api.device import BundleSession, DeviceHandle, bench_plan, only_sample
+from edgekit.api.device import BundleSession, DeviceHandle, bench_plan, cut_inputs, only_sample
 from edgekit.api.inputs import Inputs, choose_samples
 from edgekit.api.keywords import (
     BenchKeywords,
@@ -140,7 +141,10 @@ class OnDevices(Building):
         from edgekit.verbs.deploy import deploy_to_each
 
         with self._setting.working():
-            request = self.request(model, **without(how, PlanKeywords))
+            given = without(how, PlanKeywords)
+            if devices:
+                given = with_board_of(self._setting, given, devices[0])
+            request = self.request(model, **given)
             return deploy_to_each(
                 request,
                 several_devices(self._setting, request.board, devices, timeout),
@@ -246,16 +250,20 @@ class OnDevices(Building):
         twin: bool = False,
         timeout: float = DEFAULT_TIMEOUT_SECONDS,
         allow_nonfinite: bool = False,
+        at: Mapping[str, Any] | None = None,
         **how: Unpack[BenchKeywords],
     ) -> BenchReport:
-        """Measure latency, throughput and memory of a bundle, and keep them in the store."""
+        """Measure latency, throughput and memory of a bundle, and keep them in the store.
+
+        `at` cuts the reference inputs to other sizes: `{"ids": "1x64"}`.
+        """
         from edgekit.verbs.bench import bench
 
         with self._setting.working():
             opened = self._setting.bundle(bundle)
             plan = bench_plan(how)
             chosen = choose_samples(opened, inputs, allow_nonfinite, self.data.start)
-            sample = None
+            sample = None if not at else cut_inputs(opened, at, inputs)
             if chosen.samples is not None:
                 only = only_sample(chosen.count, next(chosen.samples).inputs)
                 sample = CarriedState(opened).complete(only)
@@ -302,6 +310,7 @@ class OnDevices(Building):
         seed = given.pop("search_seed", 0)
         effort = {name: given.pop(name) for name in ("trials", "seconds", "again") if name in given}
         with self._setting.working():
+            given = with_board_of(self._setting, given, where.name)
             return self.search(self.request(model, **given), where, seed=seed, **effort)
 
     def search(

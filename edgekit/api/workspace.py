@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from edgekit.advice.words import Recommendation, Search
 from edgekit.api.choice import device_for_board
 from edgekit.api.keywords import BindingKeywords, PathLike, Unpack
 from edgekit.api.on_devices import OnDevices
 from edgekit.base.errors import UsageError
 from edgekit.base.events import Events
 from edgekit.base.options import option
+from edgekit.devices.device import Device
 from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS
-
-if TYPE_CHECKING:
-    from edgekit.advice.words import Recommendation, Search
-    from edgekit.devices.device import Device
-    from edgekit.profiles.board import Board
-    from edgekit.store.comparing import Comparison
-    from edgekit.store.results import Listing
-    from edgekit.store.runs import BenchRun
+from edgekit.profiles.board import Board
+from edgekit.store.comparing import Comparison
+from edgekit.store.results import Listing
+from edgekit.store.runs import BenchRun
 
 
 class Workspace(OnDevices):

@@ -24,6 +24,8 @@ class RegionFiles:
     """Assembly files, each of which embeds the blob file of the same name."""
     layers: tuple[str, ...]
     """The layer names that messages use for the region."""
+    bytes: int = 0
+    """The bytes of all blobs."""
 
 
 def write_regions(
@@ -55,7 +57,9 @@ def _write(region: Region, backend: Backend, options: Options, folder: Path) -> 
             symbol = blob_symbol(region.symbol, name)
             (folder / f"{symbol}.bin").write_bytes(content)
             assemblies.append(write_blob(folder, symbol, f"{symbol}.bin"))
-    return RegionFiles(region.symbol, backend.name, source, tuple(assemblies), layer_names(region))
+    size = sum(map(len, generated.blobs.values()))
+    names = layer_names(region)
+    return RegionFiles(region.symbol, backend.name, source, tuple(assemblies), names, size)
 
 
 def layer_names(region: Region) -> tuple[str, ...]:

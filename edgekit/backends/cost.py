@@ -10,8 +10,6 @@ from edgekit.backends.base import Region
 from edgekit.base.wording import amount, microseconds
 from edgekit.profiles.offload import Rates
 
-__all__ = ["Rates", "Verdict", "reckon"]
-
 
 @dataclass(frozen=True)
 class Verdict:

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from edgekit.backends.cost import Verdict
-from edgekit.base.events import SILENT, Events
 from edgekit.base.measurer import beside
 from edgekit.base.wording import microseconds
 from edgekit.store.address import findings_folder, is_off
@@ -38,12 +37,12 @@ class Measured(RegionCost):
 
 
 def read_measurements(
-    board: str, versions: Mapping[str, str], url: str | None = None, events: Events = SILENT
+    board: str, versions: Mapping[str, str], url: str | None = None
 ) -> dict[str, Measured]:
     """Read a board's measurements by region, for the backends' current versions."""
     return {
         cost.region: Measured(**{field.name: getattr(cost, field.name) for field in fields(cost)})
-        for cost in region_costs(board, url, events)
+        for cost in region_costs(board, url)
         if versions.get(cost.backend) == cost.version
     }
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgekit.backends.base import Decision, Region
+from edgekit.backends.leftovers import with_leftovers
 from edgekit.base.events import SILENT, Events
 from edgekit.base.tvm_compat import load_tvm
 from edgekit.base.wording import counted
@@ -15,7 +16,7 @@ from edgekit.compiler.compile import Compiled, Form, ForMachine, compile_module,
 from edgekit.compiler.phases import Dump, dumper, no_dump, run_phase, run_phases
 from edgekit.compiler.schedules.choices import NO_CHOICES, Choices
 from edgekit.models.model import Model
-from edgekit.profiles.board import Target
+from edgekit.profiles.cpu import Target
 
 if TYPE_CHECKING:
     from edgekit.backends.partition import Partition, Selection
@@ -55,6 +56,7 @@ def compile_model(
     """
     load_tvm()
     from edgekit.aot.native.compile import program_of
+    from edgekit.compiler.passes.loops import has_loops, written_out
 
     dump = dumper(dump_ir)
     dump("imported", model.module)
@@ -70,22 +72,26 @@ def compile_model(
             stage.result = _coverage(decisions, len(regions))
     external = tuple(region.symbol for region in regions)
 
-    def form_of(scheduled: Any) -> Form:
-        if linked and target.gpu is None and not with_runtime:
-            form = program_of(model, scheduled)
-            if form is not None:
-                return form
-        return ForMachine(external, weights_apart=linked)
+    may_be_program = linked and target.gpu is None and not with_runtime
 
-    compiled = compile_module(
-        module,
-        target,
-        form_of,
-        choices=choices,
-        dump=dump,
-        events=events,
-    )
+    def form_of(scheduled: Any) -> Form:
+        form = program_of(model, scheduled) if may_be_program else None
+        if form is None and has_loops(scheduled):
+            raise _LoopsLeftError
+        return form or ForMachine(external, weights_apart=linked)
+
+    def compiled_from(module: Any) -> Compiled:
+        return compile_module(module, target, form_of, choices=choices, dump=dump, events=events)
+
+    try:
+        compiled = compiled_from(module if may_be_program else written_out(module))
+    except _LoopsLeftError:
+        compiled = compiled_from(written_out(module))
     return OffloadedModel(**vars(compiled), regions=regions, decisions=decisions)
+
+
+class _LoopsLeftError(Exception):
+    """The model needs TVM's virtual machine, which repeats no function."""
 
 
 def partition_model(model: Model, offload: Selection, dump: Dump = no_dump) -> Partition:
@@ -108,7 +114,7 @@ def partition_model(model: Model, offload: Selection, dump: Dump = no_dump) -> P
     dump("partitioned", last.module)
     whole = last if first is None else _both(first, last)
     check_forced(offload.force, whole.decisions)
-    return whole
+    return with_leftovers(whole, model, offload)
 
 
 def _both(early: Partition, late: Partition) -> Partition:

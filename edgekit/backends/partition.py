@@ -15,7 +15,7 @@ from typing import Any
 from tvm import relax
 
 from edgekit.backends.base import Backend, Decision, Options, Region, Rule, Tensor
-from edgekit.backends.cost import Rates, Verdict, reckon
+from edgekit.backends.cost import Verdict, reckon
 from edgekit.backends.graph import Graph
 from edgekit.backends.match import known_shape
 from edgekit.backends.matching import Placed, match_rules
@@ -23,6 +23,8 @@ from edgekit.backends.merging import merge_steps
 from edgekit.backends.node import Node
 from edgekit.backends.rewrite import Claim, rewrite_block
 from edgekit.base.errors import UsageError
+from edgekit.compiler.loops import times_run
+from edgekit.profiles.offload import Rates
 
 NO_RULE = "no backend has a rule for it"
 NOT_OPERATORS = ("call_dps_packed", "call_tir", "call_pure_packed")
@@ -76,6 +78,7 @@ def partition(module: Any, selection: Selection) -> Partition:
     claims: list[Claim] = []
     candidates: list[Candidate] = []
     decision_of: dict[Any, Decision] = {}
+    times = times_run(module)
     for variable, function in list(module.functions_items()):
         if not isinstance(function, relax.Function):
             continue
@@ -84,7 +87,7 @@ def partition(module: Any, selection: Selection) -> Partition:
         for block in function.body.blocks:
             if isinstance(block, relax.DataflowBlock):
                 graph = Graph(block, values)
-                found = _Block(graph, selection)
+                found = _Block(graph, selection, times.get(str(variable.name_hint), 1))
                 claims += found.claims
                 candidates += found.candidates
                 decision_of |= found.decisions()
@@ -110,8 +113,10 @@ def partition(module: Any, selection: Selection) -> Partition:
 class _Block:
     """The decisions about one dataflow block."""
 
-    def __init__(self, graph: Graph, selection: Selection) -> None:
+    def __init__(self, graph: Graph, selection: Selection, times: int) -> None:
         self.graph = graph
+        self.times = times
+        """How often a loop repeats the block in one run."""
         self.selection = selection
         self.claims: list[Claim] = []
         self.candidates: list[Candidate] = []
@@ -153,6 +158,10 @@ class _Block:
                 if _is_named(self.graph.nodes[index], self.selection.force):
                     return Verdict(True, "the user forced it", 0.0)
         measured = self.selection.measured.get(claim.region.symbol)
+        if measured is None and self.times > 1:
+            # Small kernels in a loop are fast here: only a measurement says what a library saves.
+            reason = f"not measured, and a loop would enter it {self.times:,} times"
+            return Verdict(False, reason, 0.0)
         return measured or reckon(claim.region, self.selection.rates)
 
     def _claim(self, backend: Backend, options: Options, steps: Sequence[Placed]) -> Claim:
@@ -205,7 +214,7 @@ class _Block:
             operator=node.operator,
             node=node.model_node,
             shape=known_shape(node.variable.ty) or (),
-            macs=node.macs,
+            macs=node.macs * self.times,
             backend=region.backend if region else None,
             region=region.symbol if region else None,
             reason=reason,

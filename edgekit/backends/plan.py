@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from edgekit.backends.base import Backend, Options, OptionValue
-from edgekit.backends.cost import Rates
 from edgekit.backends.measurements import Measured, measured_backends, read_measurements
 from edgekit.backends.registry import backend_names, kernel_backend_names, load_backend
 from edgekit.base.errors import OffloadRefusedError, ProfileError
 from edgekit.base.options import option
-from edgekit.base.own_backends import own_backends
+from edgekit.base.own_backends import leftovers_backend, own_backends
 from edgekit.base.wording import did_you_mean
-from edgekit.profiles.offload import AUTO, ONLY_MEASURED, OffloadSettings, ProjectOffload
+from edgekit.profiles.offload import AUTO, ONLY_MEASURED, OffloadSettings, ProjectOffload, Rates
 
 if TYPE_CHECKING:
     from edgekit.backends.partition import Selection
@@ -62,6 +61,9 @@ def plan_offload(
             names, rates = _faster_somewhere(board, twin, store), ONLY_MEASURED
     for name in names:
         _check_allowed(name, board)
+    rest = leftovers_backend(names)
+    if rest:  # It takes what no other does, wherever it stands in the list.
+        names = (*(name for name in names if name != rest), rest)
     if names:
         _check_tables(settings)
     return OffloadPlan(

@@ -9,12 +9,10 @@ quotient is rounded to a whole number.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from edgekit.backends.node import Node
 from edgekit.base.tvm_compat import constant_array
-
-if TYPE_CHECKING:
-    from edgekit.backends.node import Node
 
 QUANTIZE, DEQUANTIZE = "quantize", "dequantize"
 REASON = (

@@ -34,7 +34,7 @@ def load_backend(name: str) -> Backend:
     if found is None:
         raise UsageError(
             f"there is no backend {name!r}",
-            hint=did_you_mean(name, backend_names(), f"there are {', '.join(backend_names())}"),
+            hint=did_you_mean(name, backend_names(), f"name one of {', '.join(backend_names())}"),
         )
     try:
         backend = found.load()

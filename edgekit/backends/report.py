@@ -104,7 +104,7 @@ def summarise_regions(
             inputs=region.inputs,
             outputs=region.outputs,
             boundary_bytes=region.boundary_bytes,
-            calls=calls[region.symbol],
+            calls=calls.get(region.symbol, 1),
             reason=reasons[region.symbol],
             timing=timings.get(region.symbol),
         )
@@ -142,14 +142,18 @@ def _totals(
 
 
 def offload_in_words(regions: Sequence[ManifestRegion]) -> str:
-    """Return `ncnn 98.2 % of 702 M MACs in 3 regions` for each backend of a bundle."""
+    """Return `ncnn 98.2 % of 702 M MACs in 3 regions` for each backend of a bundle; for one without
+    any, how many operators it runs."""
     by_backend: dict[str, list[ManifestRegion]] = {}
     for region in regions:
         by_backend.setdefault(region.backend, []).append(region)
     parts = []
     for backend, own in by_backend.items():
-        whole = own[0].model_macs
-        count = counted(len(own), "region")
-        part = percent(sum(region.macs for region in own) / whole)
-        parts.append(f"{backend} {part} of {amount(whole)} MACs in {count}")
+        macs, whole = sum(region.macs for region in own), own[0].model_macs
+        share = (
+            f"{percent(macs / whole)} of {amount(whole)} MACs"
+            if macs
+            else counted(sum(len(region.operators) for region in own), "operator")
+        )
+        parts.append(f"{backend} {share} in {counted(len(own), 'region')}")
     return "; ".join(parts)

@@ -176,7 +176,7 @@ class Child:
     def _start(self) -> None:
         with interrupts_deferred():
             arguments = [self._module, *self._arguments]
-            process = start_module(arguments, self._environment, buffered=False)
+            process = start_module(arguments, self._environment)
             self._process = process
         assert process.stderr is not None
         assert process.stdin is not None

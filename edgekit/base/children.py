@@ -176,7 +176,6 @@ def start_module(
     environment: Mapping[str, str] | None = None,
     *,
     stderr: int = PIPE,
-    buffered: bool = True,
     pass_fds: Sequence[int] = (),
 ) -> Process:
     """Start one of edgekit's Python modules, with pipes. Call it while interrupts are deferred.
@@ -194,7 +193,7 @@ def start_module(
         },
         stdin=PIPE,
         stderr=stderr,
-        buffered=buffered,
+        buffered=False,
         pass_fds=pass_fds,
     )
 

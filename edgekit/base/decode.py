@@ -155,13 +155,11 @@ def decode(
 def decode_json(
     hint: type[T],
     data: bytes | bytearray | str,
-    source: str = "",
     *,
     ignore_unknown: bool = False,
-    need_all: bool = False,
 ) -> T:
     """Decode a JSON document; JsonError or DecodeError, both ValueErrors, if it is none."""
-    return decode(hint, read_json(data), source, ignore_unknown=ignore_unknown, need_all=need_all)
+    return decode(hint, read_json(data), ignore_unknown=ignore_unknown)
 
 
 def encode(value: Any) -> Any:

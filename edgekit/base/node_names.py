@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 _LONGEST_LABEL = 200
 """The most characters of a name; a file may hold any."""
+_SEPARATOR = "\x1f"
 _NAMED = re.compile(r"(?P<node>.+)__(?P<number>[0-9]+)", re.DOTALL)
 
 
@@ -24,3 +26,13 @@ def numbering(variable_name: str) -> int:
 def numbered(node: str, number: int) -> str:
     """Return a variable's name with its node and number."""
     return f"{node[:_LONGEST_LABEL]}__{number}"
+
+
+def joined(nodes: Sequence[str], number: int) -> str:
+    """Return a variable's name with all nodes that it computes, which `nodes_of` reads."""
+    return f"{_SEPARATOR.join(nodes)}__{number}"
+
+
+def nodes_of(variable_name: str) -> tuple[str, ...]:
+    """Return the nodes that a variable computes; none if unknown."""
+    return tuple(node for node in named_after(variable_name).split(_SEPARATOR) if node)

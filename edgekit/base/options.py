@@ -14,6 +14,7 @@ KEYWORDS: Mapping[str, str] = {
     "again": "again=True",
     "all": "every=True",
     "allow-nonfinite": "allow_nonfinite=True",
+    "at": "at=",
     "atol": "tolerance=",
     "board": "board=",
     "calibrate": "calibrate=",
@@ -36,6 +37,7 @@ KEYWORDS: Mapping[str, str] = {
     "shape": "shapes=",
     "reshape": "reshape=True",
     "ends": "ends=",
+    "state": "state=",
     "steps": "tolerance=",
     "symmetric": "symmetric=True",
     "timeout": "timeout=",
@@ -60,10 +62,11 @@ def option(name: str, value: object = "") -> str:
     if not text or not keyword.endswith("="):
         return keyword
     key, equals, rest = text.partition("=")
-    if name in ("constant", "input", "shape") and not equals:
+    if name in ("at", "constant", "input", "shape") and not equals:
         return f'{keyword[:-1]}["{key}"]'
     if equals:
-        return f'{keyword}{{"{key}": {f"({rest})" if "," in rest else rest}}}'
+        value = f'"{rest}"' if ".." in rest else f"({rest})" if "," in rest else rest
+        return f'{keyword}{{"{key}": {value}}}'
     return f"{keyword}{text}" if text.isdigit() else f'{keyword}"{text}"'
 
 

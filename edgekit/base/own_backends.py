@@ -5,7 +5,7 @@ Profiles, project files and the registry read these facts without importing a ba
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
@@ -23,6 +23,9 @@ class OwnBackend:
     package: str
     makes: Literal["regions", "kernels"]
     """Whether the library runs regions of a model in machine code, or steps of a model in C."""
+    takes: Literal["operators", "leftovers"] = "operators"
+    """Whether it takes operators that it has rules for, or parts of ONNX models that can't be
+    compiled."""
     tensors: Literal["cpu", "gpu"] = "cpu"
     """The memory of the tensors that its regions take."""
     symmetric_int8: str = ""
@@ -40,3 +43,9 @@ def own_backends() -> Mapping[str, OwnBackend]:
         facts = tomli.loads(file.read_text(encoding="utf-8"))
         found[folder.replace("_", "-")] = OwnBackend(f"edgekit.backends.{folder}", **facts)
     return MappingProxyType(found)
+
+
+def leftovers_backend(names: Iterable[str]) -> str:
+    """Return the one of the backends that takes what can't be compiled; empty if none does."""
+    own = own_backends()
+    return next((name for name in names if name in own and own[name].takes == "leftovers"), "")

@@ -23,6 +23,7 @@ LOOPBACK = "127.0.0.1"
 ROOT = 0
 _SECONDS_BETWEEN_TELLING = 30.0
 _SECONDS_AFTER_FAILURE = 0.1
+_BACKLOG = 64
 
 
 class Door:
@@ -100,11 +101,9 @@ class OwnListener(socket.socket):
                 yield connection
 
 
-def listen_on_loopback(
-    port: int, told: Callable[[str], None] = lambda text: None, backlog: int = 64
-) -> OwnListener:
+def listen_on_loopback(port: int, told: Callable[[str], None] = lambda text: None) -> OwnListener:
     """Listen on a loopback port, 0 for any. `told` gets the refused connections of others."""
-    return OwnListener(socket.create_server((LOOPBACK, port), backlog=backlog), told)
+    return OwnListener(socket.create_server((LOOPBACK, port), backlog=_BACKLOG), told)
 
 
 def port_error(port: int, error: OSError) -> DeviceError:

@@ -29,8 +29,35 @@ def _has_pairs(found: Quantization) -> bool:
 
 
 @dataclass(frozen=True)
+class Range:
+    """The sizes that a dimension of an input may have, both included."""
+
+    smallest: int
+    largest: int
+    name: str = ""
+    """The name that dimensions share if their sizes are always equal; empty if nothing says it."""
+
+    def __str__(self) -> str:
+        sizes = f"{self.smallest}..{self.largest}"
+        return f"({self.name}:{sizes})" if self.name else f"({sizes})"
+
+
+@dataclass(frozen=True)
+class Varying:
+    """A dimension whose size differs from run to run. The tensor's shape has the largest size."""
+
+    dimension: Count
+    smallest: Count
+    length: str
+    """The int64 scalar, an input or output of the program, that holds the size in a run."""
+
+
+@dataclass(frozen=True)
 class TensorSpec:
-    """A tensor whose dimensions are all known. `dtype` is numpy's name, plus "bfloat16"."""
+    """A tensor whose dimensions are all known. `dtype` is numpy's name, plus "bfloat16".
+
+    A dimension that varies has its largest size in `shape`.
+    """
 
     name: str
     dtype: Annotated[str, Check(f"one of {', '.join(DTYPES)}", DTYPES.__contains__)]
@@ -40,10 +67,42 @@ class TensorSpec:
     ) = None
     state: str | None = None
     """The output that an input takes in the next call of the model; None for any other tensor."""
+    varying: tuple[Varying, ...] = ()
+    """The dimensions whose size differs from run to run, in the order of the shape."""
 
     @property
     def elements(self) -> int:
         return math.prod(self.shape)
+
+    def is_within(self, least: int) -> bool:
+        """Return whether what varies has a place in the shape, and sizes from `least` upwards."""
+        dimensions = [one.dimension for one in self.varying]
+        return dimensions == sorted(set(dimensions)) and all(
+            one.dimension < len(self.shape) and least <= one.smallest <= self.shape[one.dimension]
+            for one in self.varying
+        )
+
+    def admits(self, shape: tuple[int, ...]) -> bool:
+        """Return whether a tensor of this shape is one of these."""
+        smallest = {one.dimension: one.smallest for one in self.varying}
+        return len(shape) == len(self.shape) and all(
+            smallest.get(i, largest) <= extent <= largest
+            for i, (extent, largest) in enumerate(zip(shape, self.shape, strict=True))
+        )
+
+    def shape_in_words(self) -> str:
+        """Return the shape as a list, with a range for each dimension that varies."""
+        return f"[{', '.join(map(str, self.opened().shape))}]"
+
+    def opened(self) -> OpenTensorSpec:
+        """Return the tensor with the range of each dimension that varies in words."""
+        shape: list[int | str] = list(self.shape)
+        for one in self.varying:
+            shape[one.dimension] = f"{one.smallest}..{self.shape[one.dimension]}"
+        return OpenTensorSpec(self.name, self.dtype, tuple(shape), self.quantization)
+
+    def __str__(self) -> str:
+        return f"{self.dtype}{self.shape_in_words()}"
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ TRUSTED_FOLDERS = "EDGEKIT_TRUSTED_PATH"
 _HARMLESS: Mapping[FileKind, tuple[str, ...]] = {
     "project": (
         *("schema", "model", "board", "keep", "shapes", "constants"),
-        *("preprocess", "postprocess", "ends", "reshape"),
+        *("preprocess", "postprocess", "ends", "reshape", "state"),
         *("offload.backends", "offload.force", "offload.never", "offload.cost"),
     ),
     "boards": (

@@ -30,6 +30,14 @@ TVM_FFI_VERSION = "0.1.14.post1"
 
 PINNED = (("apache-tvm", TVM_VERSION), ("apache-tvm-ffi", TVM_FFI_VERSION))
 
+_UNUSED = ("torch", "cuda.bindings.driver", "tvm.runtime.disco")
+"""What importing TVM loads if it is installed, and edgekit does not use.
+
+tvm_ffi exchanges tensors with torch, whose import costs more than all of TVM, and takes streams of
+CUDA's driver. Torch works with TVM's importer all the same where it is imported later. Disco is a
+runtime for several hosts: its import ends with an error in C++, since the wheel does not load it.
+"""
+
 
 def installed_version(distribution: str) -> str | None:
     try:
@@ -59,9 +67,9 @@ def load_tvm() -> types.ModuleType:
     # Where torch is loaded already, tvm_ffi would compile an extension to exchange tensors with it.
     os.environ.setdefault("TVM_FFI_DISABLE_TORCH_C_DLPACK", "1")
     try:
-        with _without_torch(), _without_collections():
+        with _without(*_UNUSED), _without_collections():
             import_module("tvm_ffi")
-            with _names_listed_once():
+            with _names_listed_once(), _without_ignored_errors():
                 return import_module("tvm")
     except (ImportError, OSError) as error:
         raise MissingToolError(
@@ -71,20 +79,16 @@ def load_tvm() -> types.ModuleType:
 
 
 @contextmanager
-def _without_torch() -> Iterator[None]:
-    """Keep tvm_ffi from importing all of torch, if installed, to exchange tensors with it.
-
-    edgekit never does, and the import costs more than all of TVM. A torch that is loaded already
-    stays; one that is imported later works with TVM's importer all the same.
-    """
-    if "torch" in sys.modules:
-        yield
-        return
-    sys.modules["torch"] = None  # type: ignore[assignment]
+def _without(*modules: str) -> Iterator[None]:
+    """Keep what is imported meanwhile from importing these. One that is loaded already stays."""
+    hidden = [name for name in modules if name not in sys.modules]
+    for name in hidden:
+        sys.modules[name] = None  # type: ignore[assignment]
     try:
         yield
     finally:
-        del sys.modules["torch"]
+        for name in hidden:
+            del sys.modules[name]
 
 
 @contextmanager
@@ -122,6 +126,50 @@ def _names_listed_once() -> Iterator[None]:
         yield
     finally:
         registry.list_global_func_names = original
+
+
+@contextmanager
+def _without_ignored_errors() -> Iterator[None]:
+    """Raise in Python what TVM's import raises in C++ and then ignores, 112 times.
+
+    At the first C++ error, the process reads the debug information of each library that it has
+    loaded, for the trace in the error. That takes a fifth of a second if Python is among them.
+    """
+    from tvm_ffi import registry
+
+    original = registry.get_global_func
+    found: dict[str, Any] = {}
+    names: set[str] = set()
+
+    def is_known(name: str) -> bool:
+        if not names:
+            names.update(found["ir.ListOpNames"]())
+        return name in names
+
+    def operator(name: str) -> Any:
+        if not is_known(name):
+            raise ValueError(f"no operator {name}")
+        return found["ir.GetOp"](name)
+
+    def set_attribute(name: str, attribute: str, value: Any, level: int) -> None:
+        # C++ has set one of these names already, and the second time is an error.
+        is_name = attribute == "TScriptPrinterName" and is_known(name)
+        if not is_name or found["ir.OpGetAttr"](operator(name), attribute) != value:
+            found["ir.RegisterOpAttr"](name, attribute, value, level)
+
+    checked = {"ir.GetOp": operator, "ir.RegisterOpAttr": set_attribute}
+
+    def function(name: str, allow_missing: bool = False) -> Any:
+        found[name] = original(name, allow_missing)
+        return checked.get(name, found[name])
+
+    registry.get_global_func = function
+    try:
+        yield
+    finally:
+        registry.get_global_func = original
+        for name in checked.keys() & found.keys():
+            setattr(sys.modules["tvm.ir._ffi_api"], name.removeprefix("ir."), found[name])
 
 
 def load_tensor_intrinsics() -> types.ModuleType:

@@ -14,6 +14,7 @@ from edgekit.base.events import SILENT, Events
 from edgekit.base.files import replace_directory, storage_errors
 from edgekit.base.options import option
 from edgekit.base.own_folder import own_folder, remember_origin
+from edgekit.base.varying import without_lengths
 from edgekit.building.build_manifest import manifest_for
 from edgekit.building.compilation import Compilation, compiling_in_process
 from edgekit.building.compile_process import compiling_in_child
@@ -24,11 +25,12 @@ from edgekit.building.products import product_of
 from edgekit.building.reference_vectors import Edges
 from edgekit.building.request import BuildRequest, BuildResult
 from edgekit.building.reuse import Order, make, reuse_or_make
-from edgekit.bundle.folder import foreign_file, open_bundle, write_archive, write_manifest
+from edgekit.bundle.archive import write_archive
+from edgekit.bundle.folder import foreign_file, open_bundle, write_manifest
 from edgekit.cross.toolchain import find_compiler
 from edgekit.models.ends import check_names
+from edgekit.profiles.architecture import architecture
 from edgekit.profiles.board import Board
-from edgekit.profiles.cpu import architecture
 from edgekit.profiles.toolchain import Toolchain
 
 
@@ -180,8 +182,8 @@ class _Work:
             for repair in model.repairs:
                 events.note(repair)
             preprocess = request.source.ends.preprocess
-            check_names(preprocess, [spec.name for spec in model.inputs])
-            ends = (model.inputs, model.outputs)
+            ends = without_lengths(model.inputs, model.outputs)
+            check_names(preprocess, [spec.name for spec in ends[0]])
             obstacle = product.nan_obstacle or model.nan_obstacle
             edges = Edges(model.index_ranges, preprocess, obstacle)
             expectation = expect(

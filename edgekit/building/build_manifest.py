@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from edgekit.building.expectation import write_reference
 from edgekit.building.key import installed_version
-from edgekit.bundle.folder import (
+from edgekit.bundle.manifest import (
     SCHEMA_VERSION,
     BoardEntry,
     InputEntry,

@@ -5,22 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from edgekit.aot.packages.formats import CodeFormat
+from edgekit.backends.plan import OffloadPlan
+from edgekit.base.arrays import Array
 from edgekit.base.events import SILENT, Events
+from edgekit.base.own_backends import leftovers_backend
+from edgekit.base.shapes import Shape
 from edgekit.building.build import check_toolchain
 from edgekit.building.product import OffloadWishes
 from edgekit.building.products import product_of
 from edgekit.building.request import BuildRequest
+from edgekit.models.leftovers import Leftovers
 from edgekit.models.model import AS_IN_THE_FILE, Adaptation
 from edgekit.profiles.board import Board
 from edgekit.profiles.toolchain import Toolchain
 from edgekit.project.file import choose_offload
 from edgekit.project.workspace import WorkspaceData
-
-if TYPE_CHECKING:
-    from edgekit.aot.packages.formats import CodeFormat
-    from edgekit.base.arrays import Array
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class BuildOptions:
     toolchain: str | Toolchain | None = None
     offload: tuple[str, ...] | None = None
     """The backends to prefer, in order; empty offloads nothing."""
-    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    shapes: Mapping[str, Shape] = field(default_factory=dict)
     constants: Mapping[str, Array] = field(default_factory=dict)
     adaptation: Adaptation = AS_IN_THE_FILE
     one_layer_each: bool = False
@@ -64,9 +65,10 @@ def make_request(
     wishes = choose_offload(project, source)
     paths = project.library_paths if project is not None else {}
     product = product_of(board)
+    product.check_ranges(source, board)
     plan = product.plan(board, OffloadWishes(wishes, offload, paths, store, twin))
     request = BuildRequest(
-        source=source,
+        source=replace(source, leftovers=leftovers_of(board, plan)),
         board=board,
         toolchain=toolchain,
         offload=replace(plan, one_layer_each=options.one_layer_each),
@@ -77,3 +79,12 @@ def make_request(
         store=store,
     )
     return product.with_measured(request, events, twin=twin)
+
+
+def leftovers_of(board: Board, plan: OffloadPlan) -> Leftovers:
+    """Return what becomes of nodes of an ONNX model that can't be compiled."""
+    taken = leftovers_backend(plan.backends)
+    if taken:
+        return Leftovers(taken, "taken")
+    advised = leftovers_backend(board.offload.allowed)
+    return Leftovers(advised, "advised" if advised else "refused")

@@ -11,17 +11,10 @@ from edgekit.base.errors import BuildError
 from edgekit.base.events import Events
 from edgekit.base.interrupts import interrupts_deferred
 from edgekit.base.wording import counted
-from edgekit.bundle.folder import (
-    ExpectedEntry,
-    FileEntry,
-    LeftOut,
-    Vector,
-    VectorEntry,
-    describe_file,
-    write_tensor,
-)
+from edgekit.bundle.folder import Vector, describe_file, write_tensor
+from edgekit.bundle.manifest import FileEntry
 from edgekit.bundle.manifest_oracle import OracleEntry
-from edgekit.bundle.manifest_vectors import RANDOM
+from edgekit.bundle.manifest_vectors import RANDOM, ExpectedEntry, LeftOut, VectorEntry
 from edgekit.models.model import ModelSource, held
 from edgekit.models.states import first_state
 
@@ -124,8 +117,8 @@ def write_reference(folder: Path, ends: Ends, expectation: Expectation) -> Refer
 
 def _check_agreement(spec: TensorSpec, array: Array | None, oracle: Oracle) -> None:
     found = "no such output" if array is None else f"{array.dtype.name}{list(array.shape)}"
-    expected = f"{spec.dtype}{list(spec.shape)}"
-    if found != expected:
+    expected = str(spec)
+    if array is None or array.dtype.name != spec.dtype or not spec.admits(array.shape):
         raise BuildError(
             f"edgekit takes the output {spec.name!r} for {expected}, {oracle.name} gives {found}",
             hint="this is an error in edgekit's importer: please report it with the model",

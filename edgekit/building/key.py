@@ -8,18 +8,15 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING
 
 from edgekit.base.files import sha256_bytes
 from edgekit.base.paths import PACKAGE
 from edgekit.building.products import product_of
+from edgekit.building.request import BuildRequest
 from edgekit.compiler.schedules.choices import choice_as_json
+from edgekit.cross.toolchain import Compiler
 from edgekit.models.known_samples import samples_identity
-
-if TYPE_CHECKING:
-    from edgekit.building.request import BuildRequest
-    from edgekit.cross.toolchain import Compiler
-    from edgekit.models.model import ModelFormat
+from edgekit.models.model import ModelFormat
 
 _ALWAYS = ("apache-tvm", "apache-tvm-ffi", "numpy", "ml-dtypes")
 _BY_FORMAT: Mapping[ModelFormat, tuple[str, ...]] = {

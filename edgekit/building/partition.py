@@ -7,17 +7,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from edgekit.backends.leftovers import cost_in_words
 from edgekit.backends.plan import OffloadPlan, selection_of
-from edgekit.backends.region_export import export_regions
 from edgekit.backends.report import PartitionReport, Timing, coverage_of, summarise_regions
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import storage_errors, write_atomically
+from edgekit.base.own_backends import leftovers_backend
 from edgekit.base.tvm_compat import load_tvm
 from edgekit.base.wording import counted
 from edgekit.building.request import BuildRequest
+from edgekit.cross.sources import built_in_recipe, find_library
 from edgekit.models.model import import_model
-
-__all__ = ["Partitioned", "decide", "draw", "export_regions", "partition"]
 
 if TYPE_CHECKING:
     from edgekit.backends.base import Decision, Region
@@ -49,7 +49,7 @@ def partition(request: BuildRequest, events: Events = SILENT) -> Partitioned:
         coverage=coverage_of(found.decisions, summaries),
         regions=summaries,
         decisions=found.decisions,
-        notes=_notes(request.offload, found.decisions),
+        notes=(*_notes(request.offload, found.decisions), *_leftovers(request, regions)),
     )
     return Partitioned(report, regions, boxes_of(found))
 
@@ -86,6 +86,19 @@ def _notes(plan: OffloadPlan, decisions: tuple[Decision, ...]) -> tuple[str, ...
         for name in plan.never
         if not any(means(name, d.operator, d.node) for d in decisions)
     )
+
+
+def _leftovers(request: BuildRequest, regions: tuple[Region, ...]) -> tuple[str, ...]:
+    """Say what running what can't be compiled costs, without fetching the library."""
+    backend = leftovers_backend(request.offload.backends)
+    own = [region for region in regions if region.backend == backend]
+    if not own:
+        return ()
+    library = find_library(built_in_recipe(backend), request.board, request.toolchain)
+    operators = sum(len(region.operators) for region in own)
+    content = sum(region.steps[0].layer.weights["model"].nbytes for region in own)
+    files = sum(path.stat().st_size for path in library.run_time) if library else 0
+    return (cost_in_words(backend, operators, content, files),)
 
 
 def draw(found: Partitioned, svg: Path | None, html: Path | None) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from edgekit.base.errors import UsageError
 from edgekit.base.options import option
+from edgekit.base.shapes import shape_text
 from edgekit.profiles.offload import ProjectOffload
 
 if TYPE_CHECKING:
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
     from edgekit.base.events import Events
     from edgekit.building.expectation import Expectation
     from edgekit.building.request import BuildRequest
-    from edgekit.bundle.folder import BareMetal, Bundle, FileEntry, Kernel, Region, RunnerEntry
-    from edgekit.bundle.manifest import Manifest
+    from edgekit.bundle.folder import Bundle
+    from edgekit.bundle.manifest import FileEntry, Kernel, Manifest, Region
+    from edgekit.bundle.manifest_bare_metal import BareMetal
+    from edgekit.bundle.manifest_runners import RunnerEntry
     from edgekit.cross.toolchain import Compiler
     from edgekit.models.model import Model, ModelSource
     from edgekit.profiles.board import Board
@@ -130,8 +133,23 @@ class Product(ABC):
     """Python packages whose versions decide its bytes, besides those of all products."""
     nan_obstacle: str = ""
     """The reason why it may lose NaN, whatever the model is; empty if there is none."""
+    fixed_sizes: str = ""
+    """What the board does that needs fixed sizes; empty if a dimension may vary."""
     int8_reason: str = ""
     """The reason to quantize a model for it; empty if there is no special one."""
+
+    def check_ranges(self, source: ModelSource, board: Board) -> None:
+        """Raise UsageError for a range of sizes where every size is fixed."""
+        if not source.ranges or not self.fixed_sizes:
+            return
+        name, shape = next(iter(source.ranges.items()))
+        fixed = shape_text(source.shapes[name])
+        raise UsageError(
+            f"{option('shape', f'{name}={shape_text(shape)}')} gives a range, and {board.name} "
+            f"{self.fixed_sizes}",
+            hint=f"give one size, such as {option('shape', f'{name}={fixed}')}; ranges are for "
+            "the CPUs of Linux boards",
+        )
 
     def check(self, request: BuildRequest, *, with_memory_map: bool) -> None:
         """Raise UsageError for options of a request that are for another product."""

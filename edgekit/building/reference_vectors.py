@@ -10,12 +10,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from edgekit.base.arrays import numpy_dtype
+from edgekit.base.arrays import Array, numpy_dtype
 from edgekit.base.errors import ModelError
+from edgekit.base.tensors import TensorSpec
+from edgekit.base.varying import at_sizes, sizes_to_try
 from edgekit.base.wording import size
 from edgekit.bundle.folder import Vector
 from edgekit.bundle.manifest_vectors import LeftOut
@@ -30,15 +31,11 @@ from edgekit.models.edge_inputs import (
 )
 from edgekit.models.inputs import reference_inputs
 from edgekit.models.known_samples import count_known_samples, read_known_sample, spread
+from edgekit.models.model import ModelSource
 from edgekit.models.oracle import oracle_for
 from edgekit.models.oracle_ends import with_ends
+from edgekit.models.oracle_types import Oracle
 from edgekit.models.preprocess import Preprocess
-
-if TYPE_CHECKING:
-    from edgekit.base.arrays import Array
-    from edgekit.base.tensors import TensorSpec
-    from edgekit.models.model import ModelSource
-    from edgekit.models.oracle_types import Oracle
 
 CALLS = 3
 """The number of calls in the sequence that a model with state is verified with."""
@@ -80,6 +77,10 @@ def further_vectors(
     if any(spec.state for spec in specs):
         for call in range(2, CALLS + 1):
             maker.add(f"call-{call}", partial(maker.next_call, seed + call, ranges))
+    for sizes in sizes_to_try(specs)[1:]:
+        name = "-".join(["size", *map(str, sizes.values())])
+        shaped = [at_sizes(spec, sizes) for spec in specs]
+        maker.add(name, partial(reference_inputs, shaped, seed, ranges))
     maker.add(ZEROS, lambda: zero_inputs(specs, usual.inputs, ranges))
     maker.add(
         LARGEST,

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from edgekit.aot.job import OPTIMISATION
 from edgekit.aot.ways import VERSION, Way, way_from_json
 from edgekit.base.events import SILENT, Events
+from edgekit.profiles.board import Board
+from edgekit.profiles.toolchain import Toolchain
 from edgekit.store.lookup import best_records
 from edgekit.store.tuning_runs import BestRecord
-
-if TYPE_CHECKING:
-    from edgekit.profiles.board import Board
-    from edgekit.profiles.toolchain import Toolchain
 
 WORTH_IT = 0.99
 """The largest share of the own way's count that counts as faster. Counts are nearly exact."""

@@ -27,66 +27,25 @@ from edgekit.base.files import (
 from edgekit.base.options import option
 from edgekit.base.tensors import TensorSpec
 from edgekit.base.wording import counted, size
-from edgekit.bundle.archive import is_archive, unpack_archive, write_archive
+from edgekit.bundle.archive import is_archive, unpack_archive
 from edgekit.bundle.manifest import (
     MANIFEST_LIMIT,
     MANIFEST_NAME,
-    SCHEMA_VERSION,
-    BoardEntry,
     FileEntry,
     FileRole,
-    InputEntry,
-    Kernel,
     Manifest,
-    ModelEntry,
-    OutputEntry,
-    Region,
-    ToolchainEntry,
-    Versions,
     manifest_text,
     parse_json,
     parse_manifest,
 )
-from edgekit.bundle.manifest_bare_metal import BareMetal
 from edgekit.bundle.manifest_oracle import OracleEntry
 from edgekit.bundle.manifest_runners import RunnerEntry
-from edgekit.bundle.manifest_vectors import ExpectedEntry, LeftOut, VectorEntry
+from edgekit.bundle.manifest_vectors import VectorEntry
 
 if TYPE_CHECKING:
     from edgekit.base.arrays import Array
     from edgekit.models.comparison import Leeway
 
-__all__ = [
-    "MANIFEST_NAME",
-    "SCHEMA_VERSION",
-    "BareMetal",
-    "BoardEntry",
-    "Bundle",
-    "ExpectedEntry",
-    "FileEntry",
-    "FileRole",
-    "InputEntry",
-    "Kernel",
-    "LeftOut",
-    "Manifest",
-    "ModelEntry",
-    "OracleEntry",
-    "OutputEntry",
-    "Region",
-    "RunnerEntry",
-    "ToolchainEntry",
-    "Vector",
-    "VectorEntry",
-    "Versions",
-    "copy_bundle",
-    "describe_file",
-    "foreign_file",
-    "looks_like_a_bundle",
-    "open_bundle",
-    "write_archive",
-    "write_manifest",
-    "write_tensor",
-]
 
 LIBRARY_NAME = "model.so"
 TREE_NAME = "c"
@@ -119,9 +78,10 @@ class Bundle:
         entries = [file for file in self.manifest.files if file.role == "library"]
         if not entries:
             raise BundleError(
-                f"{self.path} is for the bare-metal board {self.manifest.board.name}: it holds C, "
-                "and no library that could be loaded",
-                hint="build the model for a Linux board, or for local",
+                f"{self.path} is for the bare-metal board {self.manifest.board.name}: it holds C "
+                "and a firmware, and no library that can be loaded",
+                hint=f"{self.tree}/README.md shows how to call the C in your own project; a build "
+                "for a Linux board, or for local, makes a library",
             )
         return self.path / entries[0].path
 
@@ -196,7 +156,7 @@ class Bundle:
         stream = io.BytesIO(self._read_file(path))
         try:
             header = read_npy_header(stream)
-            if header.shape != spec.shape or header.dtype.itemsize != dtype.itemsize:
+            if not spec.admits(header.shape) or header.dtype.itemsize != dtype.itemsize:
                 raise ValueError(f"it holds {header.dtype}{list(header.shape)}")
             stream.seek(0)
             array = as_spec_dtype(read_npy(stream), spec.dtype)
@@ -204,7 +164,8 @@ class Bundle:
                 raise ValueError(f"it holds {array.dtype}")
         except ValueError as error:
             raise _damaged(
-                self.path, f"{path} is not {spec.dtype}{list(spec.shape)} in .npy form: {error}"
+                self.path,
+                f"{path} is not {spec} in .npy form: {error}",
             ) from error
         return array
 

@@ -119,6 +119,8 @@ class Region:
     model_macs: Count
     """Multiply-accumulates of the whole model."""
     reason: str
+    bytes: Count = 0
+    """Bytes of the region's own data in the library: weights, or a model of another format."""
 
 
 @dataclass(frozen=True)
@@ -277,12 +279,12 @@ def _with_vectors(document: Mapping[str, object]) -> dict[str, object]:
 
 
 def _with_states(document: Mapping[str, object]) -> dict[str, object]:
-    """Return a document whose tensors say that they are no state where they say nothing."""
+    """Return a document whose tensors are no state, and of one size, where they say nothing."""
 
     def completed(entry: object) -> object:
         if not isinstance(entry, dict) or not isinstance(entry.get("spec"), dict):
             return entry
-        return {**entry, "spec": {"state": None, **entry["spec"]}}
+        return {**entry, "spec": {"state": None, "varying": [], **entry["spec"]}}
 
     ends = {
         key: [completed(entry) for entry in entries]
@@ -351,12 +353,21 @@ def _check_references(manifest: Manifest) -> None:
     ):
         if len(set(names)) != len(names):
             raise _inconsistent(f"has two {kind}s of one name")
+    ends = ([e.spec for e in manifest.inputs], [e.spec for e in manifest.outputs])
+    tensors = {spec.name for specs in ends for spec in specs}
+    for specs, least in zip(ends, (1, 0), strict=True):
+        for spec in specs:
+            if not spec.is_within(least) or any(one.length in tensors for one in spec.varying):
+                raise _inconsistent(f"gives {spec.name[:40]!a} sizes that can't be")
     results = {entry.spec.name: entry.spec for entry in manifest.outputs}
     for entry in manifest.inputs:
         spec = entry.spec
         result = None if spec.state is None else results.get(spec.state)
         if spec.state is not None and (
-            result is None or (result.dtype, result.shape) != (spec.dtype, spec.shape)
+            result is None
+            or (result.dtype, result.shape) != (spec.dtype, spec.shape)
+            or spec.varying
+            or result.varying
         ):
             raise _inconsistent(f"has no output that fits the state {spec.name[:40]!a}")
 

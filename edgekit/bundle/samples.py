@@ -23,12 +23,13 @@ from edgekit.base.errors import InputError
 from edgekit.base.npy import NpyError, NpyHeader, open_npz, read_npy, read_npy_header
 from edgekit.base.options import option
 from edgekit.base.tensors import TensorSpec
+from edgekit.base.varying import sizes_of
 from edgekit.base.wording import counted, did_you_mean
 from edgekit.models.images import IMAGE_SUFFIXES, load_image
 from edgekit.models.preprocess import example_toml
 
 if TYPE_CHECKING:
-    from edgekit.bundle.folder import InputEntry
+    from edgekit.bundle.manifest import InputEntry
 
 SUFFIXES = (".npy", ".npz", *IMAGE_SUFFIXES)
 
@@ -95,8 +96,9 @@ def iterate_samples(
             arrays = {
                 name: _load(part, entries[name], allow_nonfinite) for name, part in chosen.items()
             }
-            varying = [chosen[name].path.name for name, found in parts.items() if len(found) > 1]
-            named = varying or [part.path.name for part in chosen.values()]
+            sizes_of([entry.spec for entry in inputs], arrays)
+            several = [chosen[name].path.name for name, found in parts.items() if len(found) > 1]
+            named = several or [part.path.name for part in chosen.values()]
             images = {
                 name: part.path
                 for name, part in chosen.items()
@@ -194,7 +196,7 @@ def _count_samples(parts: Mapping[str, Sequence[_Part]], entries: Mapping[str, I
         spec = entries[missing[0]].spec
         raise InputError(
             f"no file was given for the input {_listed(missing)}",
-            hint=f"add {option('input', f'{spec.name}=FILE')} with {spec.dtype}{list(spec.shape)}",
+            hint=f"add {option('input', f'{spec.name}=FILE')} with {spec}",
         )
     count = max((len(found) for found in parts.values()), default=1)
     for name, found in parts.items():
@@ -238,7 +240,7 @@ def _read_npy(part: _Part, spec: TensorSpec) -> Array:
                 array = entries[part.key].read()
     except NPY_ERRORS as error:
         raise unreadable(part.path, error) from error
-    return np.ascontiguousarray(as_spec_dtype(array, spec.dtype)).reshape(spec.shape)
+    return np.asarray(as_spec_dtype(array, spec.dtype), order="C")
 
 
 def _check_header(header: NpyHeader, part: _Part, spec: TensorSpec) -> None:
@@ -252,10 +254,10 @@ def _check_header(header: NpyHeader, part: _Part, spec: TensorSpec) -> None:
             f"{where} holds {header.dtype.name}, and the input {spec.name!r} takes {spec.dtype}",
             hint=_conversion(spec, header.dtype),
         )
-    if header.shape != spec.shape:
+    if not spec.admits(header.shape):
         raise InputError(
             f"{where} has shape {list(header.shape)}, and the input {spec.name!r} takes "
-            f"{list(spec.shape)}",
+            f"{spec.shape_in_words()}",
             hint=_reshaping(spec, header.shape),
         )
 
@@ -268,10 +270,12 @@ def _conversion(spec: TensorSpec, found: np.dtype[np.generic]) -> str:
 
 
 def _reshaping(spec: TensorSpec, found: tuple[int, ...]) -> str:
-    if (1, *found) == spec.shape:
+    if spec.admits((1, *found)):
         return "add the batch dimension: numpy.save(path, array[None])"
     if sorted(found) == sorted(spec.shape):
         return "the dimensions are in another order: see numpy.transpose"
+    if len(found) == len(spec.shape) and spec.varying:
+        return f"choose sizes in that range, or build again with another {option('shape')}"
     return "prepare the tensor in the shape that the model was built for"
 
 

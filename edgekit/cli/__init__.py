@@ -55,7 +55,9 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
         "Boards and devices",
         (
             Entry("boards", "edgekit.cli.boards", "List, show, create or check board profiles."),
-            Entry("toolchains", "edgekit.cli.toolchains", "The same for toolchain profiles."),
+            Entry(
+                "toolchains", "edgekit.cli.toolchains", "List, show, create or check toolchains."
+            ),
             Entry("device", "edgekit.cli.device", "Add, list, check, clean and remove devices."),
             Entry("twin", "edgekit.cli.twin", "Start and stop emulated boards."),
             Entry("flash", "edgekit.cli.flash", "Write firmware to a microcontroller."),

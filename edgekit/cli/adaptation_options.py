@@ -17,6 +17,7 @@ reshape_option: _Decorator = click.option(
 ends_option: _Decorator = click.option(
     "--ends",
     type=click.Choice(["float", "int8"]),
-    help="With int8, float inputs and outputs that the model only quantises are integers.",
+    help="With int8, an input or output that the model only converts between float and int8 "
+    "is int8.",
 )
 """An option that adds `ends: str`."""

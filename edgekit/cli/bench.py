@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +25,7 @@ from edgekit.base.wording import (
 from edgekit.cli.bench_matrix import MatrixOptions, run_matrix
 from edgekit.cli.console import Console
 from edgekit.cli.device_options import several_devices_options
-from edgekit.cli.input_options import input_options
+from edgekit.cli.input_options import at_option, input_options
 from edgekit.cli.options import Command, bundle_argument, grouped, json_option, pass_console
 from edgekit.cli.several import Columns, on_several
 
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from edgekit.api.keywords import BenchKeywords
     from edgekit.api.workspace import Workspace
     from edgekit.base.measurer import Measurer
+    from edgekit.base.shapes import Shape
     from edgekit.bundle.folder import Bundle
     from edgekit.devices.sensors.state import BoardState
     from edgekit.verbs.bench_report import BenchReport, BenchSummary, CountedSummary, Profile
@@ -130,6 +133,7 @@ _matrix_options = grouped(
 @bundle_argument
 @_bench_options
 @_matrix_options
+@at_option
 @input_options
 @several_devices_options
 @json_option
@@ -139,6 +143,7 @@ def command(
     bundle: Path,
     how: BenchKeywords,
     matrix: MatrixOptions,
+    sizes: list[dict[str, Shape]],
     given: InputKeywords,
     where: DeviceChoice,
 ) -> None:
@@ -150,10 +155,10 @@ def command(
     from edgekit.api.device import bench_plan
 
     if matrix.boards is not None:
-        if given["inputs"] or where.names or where.every:
+        if given["inputs"] or sizes or where.names or where.every:
             raise UsageError(
                 "a matrix runs the reference input on each board's own device",
-                hint="leave out --input, --device and --all, or leave out --boards",
+                hint="leave out --input, --at, --device and --all, or leave out --boards",
             )
         run_matrix(console, bundle, matrix, bench_plan(how), where)
         return
@@ -162,9 +167,15 @@ def command(
             "--offload, --out and --again are for a matrix", hint="add --boards, or leave them out"
         )
 
-    def work(ws: Workspace, opened: Bundle, on: DeviceKeywords) -> BenchReport:
-        return ws.bench(opened, **given, **on, **how)
+    def work(
+        ws: Workspace, opened: Bundle, on: DeviceKeywords, at: dict[str, Shape] | None = None
+    ) -> BenchReport:
+        return ws.bench(opened, **given, **on, **how, at=at)
 
+    if len(sizes) > 1:
+        _bench_sizes(console, bundle, sizes, where, work)
+        return
+    work = partial(work, at=sizes[0] if sizes else None)
     if where.is_several:
         on_several(console, bundle, where, given, work, Columns(_COLUMNS, _cells, "measured"))
         return
@@ -175,6 +186,35 @@ def command(
         render_bench(console, report)
         if report.profile is not None:
             _render_profile(console, report.profile, report.measured_by)
+
+    console.report(report, render)
+
+
+def _bench_sizes(
+    console: Console,
+    bundle: Path,
+    sizes: list[dict[str, Shape]],
+    where: DeviceChoice,
+    work: Callable[..., BenchReport],
+) -> None:
+    """Measure one size after another, and print a row for each."""
+    from edgekit.verbs.bench_report import SizesReport
+
+    if where.is_several:
+        raise UsageError(
+            "several devices measure one size at a time", hint="give --at once, or one device"
+        )
+    ws = console.workspace
+    opened = ws.setting.bundle(bundle)
+    report = SizesReport(tuple(work(ws, opened, where.keywords, at=at) for at in sizes))
+
+    def render() -> None:
+        first = report.sizes[0]
+        console.heading(f"{first.bundle.name} on {first.device}")
+        rows = [(one.sizes, *_cells(one)) for one in report.sizes]
+        console.table(("sizes", *_COLUMNS), rows, right=_COLUMNS)
+        for note in dict.fromkeys(note for one in report.sizes for note in one.notes):
+            console.print(f"note: {note}")
 
     console.report(report, render)
 
@@ -217,10 +257,11 @@ def render_bench(console: Console, report: BenchSummary) -> None:
     console.fields(
         [
             ("measured by", measurer_in_words(report.measured_by)),
+            ("sizes", report.sizes or None),
             ("median", _median(report)),
             *((name, duration(value)) for name, value in rows),
             ("throughput", f"{number(report.throughput)} inferences/s"),
-            ("runs", f"{report.runs} after {report.warmup} to warm up"),
+            ("runs", f"{report.runs:,} after {report.warmup:,} to warm up"),
             ("threads", report.threads),
             ("loaded in", None if report.load is None else duration(report.load)),
             ("memory of the model", _bytes(memory.model_peak)),
@@ -281,7 +322,7 @@ def _render_counted(console: Console, report: BenchSummary, counted: CountedSumm
             ("throughput", f"{number(report.throughput)} inferences/s"),
         ]
     fields += [
-        ("runs", f"{report.runs} after {report.warmup} to warm up"),
+        ("runs", f"{report.runs:,} after {report.warmup:,} to warm up"),
         ("memory of the model", f"{_bytes(report.memory.process_peak)}, arena and stack"),
     ]
     console.fields(fields)

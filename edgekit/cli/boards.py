@@ -8,16 +8,9 @@ from functools import partial
 from edgekit.base.wording import clock_rate, size
 from edgekit.cli.options import BOARD
 from edgekit.cli.profile_commands import ProfileView, profile_group
-from edgekit.profiles.board import (
-    Board,
-    Firmware,
-    Flash,
-    Memory,
-    Target,
-    Twin,
-    check_board,
-    parse_board,
-)
+from edgekit.profiles.board import Board, Memory, check_board, parse_board
+from edgekit.profiles.cpu import Target
+from edgekit.profiles.hardware import Firmware, Flash
 
 
 def _row(board: Board) -> Sequence[object]:
@@ -46,7 +39,7 @@ def _fields(board: Board) -> Sequence[tuple[str, object]]:
         ("reached by", _transport(board)),
         ("firmware", _firmware(board.firmware) if board.firmware else None),
         ("written by", _flash(board.flash) if board.flash else None),
-        ("emulated twin", _twin(board.twin) if board.twin else None),
+        ("emulated twin", _twin(board)),
     ]
 
 
@@ -68,11 +61,14 @@ def _memory(memory: Memory) -> str:
 
 def _transport(board: Board) -> str:
     baud = board.transport.baud
+    if board.in_engine:
+        return f"{' or '.join(board.transport.engines)}, on this machine"
     return board.transport.kind if baud is None else f"{board.transport.kind}, {baud} baud"
 
 
 def _firmware(firmware: Firmware) -> str:
-    return f"{firmware.family} at {clock_rate(firmware.clock)}, {size(firmware.stack)} of stack"
+    known = f"{firmware.family} at {clock_rate(firmware.clock)}, {size(firmware.stack)} of stack"
+    return f"{known}; never run on hardware" if firmware.untested else known
 
 
 def _flash(flash: Flash) -> str:
@@ -80,7 +76,14 @@ def _flash(flash: Flash) -> str:
     return f"{flash.driver} ({detail})" if detail else flash.driver
 
 
-def _twin(twin: Twin) -> str:
+def _twin(board: Board) -> str:
+    from edgekit.twin.microcontroller import has_twin
+
+    twin = board.twin
+    if twin is None:
+        return "none"
+    if not board.has_os and not has_twin(board):
+        return f"none: {twin.machine} has the same core and other memory"
     memory = f", {size(twin.memory)}" if twin.memory else ""
     return f"{twin.emulator}, machine {twin.machine}, CPU {twin.cpu}{memory}"
 
@@ -93,6 +96,8 @@ command = profile_group(
         parse=lambda folder: partial(parse_board, folder=folder),
         check=check_board,
         columns=("kind", "cpu", "RAM", "flash", "offload", "board"),
+        right=("RAM", "flash"),
+        spare=("flash", "kind"),
         row=_row,
         fields=_fields,
     )

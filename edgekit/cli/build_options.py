@@ -17,6 +17,7 @@ from edgekit.cli.options import (
     grouped,
     model_argument,
     shape_option,
+    state_option,
 )
 
 toolchain_option: Decorator = click.option(
@@ -93,6 +94,7 @@ def to_be_built_with(*further: Decorator) -> Decorator:
         constant_option,
         reshape_option,
         ends_option,
+        state_option,
         *further,
     )
     return lambda function: model_argument(options(function))

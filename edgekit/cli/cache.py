@@ -7,17 +7,14 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import click
 
+from edgekit.base.cache import CacheEntry
 from edgekit.base.errors import UsageError
 from edgekit.base.wording import counted, duration, size
 from edgekit.cli.console import Console
 from edgekit.cli.options import Group, csv_option, json_option, pass_console
-
-if TYPE_CHECKING:
-    from edgekit.base.cache import CacheEntry
 
 _AGE = re.compile(r"([0-9]{1,6})\s*(s|m|h|d|w)")
 _AGE_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}

@@ -12,7 +12,7 @@ import sys
 import textwrap
 import traceback
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -22,7 +22,7 @@ from edgekit.base.events import Event, Events
 from edgekit.base.json_text import json_line, json_text
 from edgekit.base.wording import counted, printable, width
 from edgekit.cli.progress import LiveProgress, PlainProgress, Progress, QuietProgress, write_line
-from edgekit.cli.table import GAP, Table, left_out_note, wrapped
+from edgekit.cli.table import GAP, KEPT_SPACE, Table, left_out_note, wrapped
 
 if TYPE_CHECKING:
     from edgekit.api.workspace import Workspace
@@ -37,31 +37,23 @@ class ErrorDocument:
     error: ErrorReport
 
 
+@dataclass(kw_only=True, eq=False)
 class Console:
     """Prints everything. Flags may be set until the first output."""
 
-    def __init__(
-        self,
-        *,
-        quiet: bool = False,
-        verbose: bool = False,
-        as_json: bool = False,
-        color: bool = True,
-        debug: bool = False,
-        stdout: TextIO | None = None,
-        stderr: TextIO | None = None,
-    ) -> None:
-        self.quiet = quiet
-        self.verbose = verbose
-        self.as_json = as_json
-        self.color = color
-        self.debug = debug
-        self.csv_path: Path | None = None
-        """The file for the table that `listing` shows."""
-        self._stdout = stdout
-        self._stderr = stderr
-        self._progress: Progress | None = None
-        self._document_written = False
+    quiet: bool = False
+    verbose: bool = False
+    as_json: bool = False
+    color: bool = True
+    debug: bool = False
+    csv_path: Path | None = None
+    """The file for the table that `listing` shows."""
+    stdout: TextIO = field(default_factory=lambda: sys.stdout)
+    stderr: TextIO = field(default_factory=lambda: sys.stderr)
+    _progress: Progress | None = field(default=None, init=False)
+    _document_written: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
         self.events = Events(self._show)
 
     @cached_property
@@ -146,7 +138,7 @@ class Console:
         from edgekit.base.files import storage_errors, write_atomically
         from edgekit.base.quoting import csv_text
 
-        whole = [[_cell(value) for value in row] for row in rows]
+        whole = [[_cell(value).replace(KEPT_SPACE, " ") for value in row] for row in rows]
         with storage_errors("write the list", self.csv_path):
             write_atomically(self.csv_path, csv_text([columns, *whole]))
         self.print(f"wrote {counted(len(whole), 'row')} to {self.csv_path}")
@@ -160,7 +152,7 @@ class Console:
             label = f"{name}{' ' * (left - width(name))}"
             lines = [value] if room is None else wrapped(value, room - left, break_words=False)
             for line in lines:
-                write_line(self.stdout, f"{label}{line}".rstrip())
+                write_line(self.stdout, f"{label}{line}".rstrip().replace(KEPT_SPACE, " "))
                 label = " " * left
 
     def traceback(self, cause: BaseException) -> None:
@@ -184,14 +176,6 @@ class Console:
     def close(self) -> None:
         if self._progress is not None:
             self._progress.close()
-
-    @property
-    def stdout(self) -> TextIO:
-        return self._stdout or sys.stdout
-
-    @property
-    def stderr(self) -> TextIO:
-        return self._stderr or sys.stderr
 
     def _show(self, event: Event) -> None:
         if self._progress is None:
@@ -227,4 +211,5 @@ def _cell(value: object) -> str:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return printable(str(value)).replace("\n", " ").replace("\t", " ")
+    text = printable(str(value)).replace("\n", " ").replace("\t", " ")
+    return text.replace(" ", KEPT_SPACE) if isinstance(value, Path) else text

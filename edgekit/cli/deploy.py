@@ -9,7 +9,7 @@ import click
 
 from edgekit.base.errors import UsageError
 from edgekit.base.measurer import figure
-from edgekit.base.wording import counted, duration, measured, size
+from edgekit.base.wording import counted, duration, joined, measured, size
 from edgekit.bundle.manifest_oracle import NOTHING_PROVEN
 from edgekit.cli.bench import render_bench
 from edgekit.cli.build_options import outcome_options, to_be_built_with
@@ -145,17 +145,17 @@ def _row(outcome: Outcome[Deployed]) -> list[object]:
 def _installed(installed: Installed) -> str:
     if not installed.agent:  # a microcontroller's firmware is all in one
         return f"{size(installed.model)} of firmware; {size(installed.sent)} sent now"
-    return (
-        f"{size(installed.model)} of model beside {size(installed.agent)} of agent and "
-        f"{size(installed.runtime)} of TVM's runtime; {size(installed.sent)} sent now"
-    )
+    parts = [f"{size(installed.model)} of model", f"{size(installed.agent)} of agent"]
+    if installed.runtime:
+        parts.append(f"{size(installed.runtime)} of TVM's runtime")
+    return f"{joined(parts)}; {size(installed.sent)} sent now"
 
 
 def _speed(bench: BenchSummary) -> tuple[str, str]:
     """Return the label and value of the speed: a count where an emulated core has no clock."""
     counted = bench.counted
     if counted is not None and counted.clock is None:
-        return counted.unit, measured(counted.median, counted.unit)
+        return "median", measured(counted.median, counted.unit)
     return "median latency", figure(bench.median, "seconds", bench.measured_by)
 
 

@@ -1,8 +1,7 @@
-"""edgekit device: add, list, check, clean and remove devices."""
+"""edgekit device: add, list, check, clean and remove devices, and work on them."""
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,9 +9,18 @@ from typing import TYPE_CHECKING
 import click
 
 from edgekit.base.errors import UsageError
+from edgekit.base.measurer import Measurer, beside
 from edgekit.base.wording import counted, size
+from edgekit.cli.ask import can_ask, confirmed
 from edgekit.cli.console import Console
 from edgekit.cli.device_options import Login, fingerprint_option, login_options
+from edgekit.cli.device_work import (
+    exec_command,
+    provision_command,
+    pull_command,
+    push_command,
+    shell_command,
+)
 from edgekit.cli.options import (
     REMOTE_DEVICE,
     Group,
@@ -37,6 +45,8 @@ class ListedDevice:
     address: str | None
     """The address; None if the entry has none."""
     twin: bool
+    measured_by: Measurer | None
+    """What its times come from; None until the device was asked."""
     origin: Path
     profile: Path | None
     """The board's profile, if a folder holds it that is not always searched."""
@@ -70,7 +80,11 @@ class RemovedDevice:
 
 @click.group("device", cls=Group)
 def command() -> None:
-    """Add, list, check, clean and remove devices."""
+    """Add, list, check, clean and remove devices; run commands and copy files on them."""
+
+
+for _work in (exec_command, push_command, pull_command, shell_command, provision_command):
+    command.add_command(_work)
 
 
 @dataclass(frozen=True)
@@ -216,6 +230,8 @@ def _add_on_a_line(
             problem = line.meet(ask=asker(console), fingerprint=fingerprint)
         if problem is not None:
             console.events.warn(problem.message)
+    elif entry.line.startswith("/") and not Path(entry.line).exists():
+        console.events.warn(f"there is no {entry.line} yet: plug the board in to use it")
     path = add_device(entry, replace=force)
     added = AddedPort(entry.name, board.name, entry.line, host, path)
 
@@ -225,7 +241,7 @@ def _add_on_a_line(
             [
                 ("board", board.name),
                 ("serial port", added.port),
-                ("on", added.host),
+                ("on", added.host or "this host"),
                 ("remembered in", added.path),
             ]
         )
@@ -247,6 +263,7 @@ def list_command(console: Console) -> None:
             known.entry.board,
             known.entry.address,
             known.entry.is_twin,
+            known.entry.measured_by,
             known.origin,
             Path(known.entry.profile) if known.entry.profile else None,
             known.problem(data.folder),
@@ -262,7 +279,15 @@ def list_command(console: Console) -> None:
             return
         console.table(
             ("name", "board", "address", "known from"),
-            [(d.name, d.board, "emulated" if d.twin else d.address, d.origin) for d in devices],
+            [
+                (
+                    d.name,
+                    d.board,
+                    beside(d.address or "", d.measured_by or "hardware").strip() or None,
+                    d.origin,
+                )
+                for d in devices
+            ],
         )
         for device in devices:
             if device.problem is not None:
@@ -353,16 +378,14 @@ def _known(console: Console, name: str) -> Device:
 
 def asker(console: Console) -> Ask | None:
     """Return the question about a host key; None without a terminal to ask on."""
-    if console.as_json or not (sys.stdin.isatty() and console.stderr.isatty()):
+    if not can_ask(console):
         return None
 
     def ask(met: NewHostKey) -> bool:
-        console.close()
-        return click.confirm(
-            f"{met.host} shows a {met.kind} key that is not known yet:\n  {met.fingerprint}\n"
-            "Is that what the device itself prints?",
-            default=False,
-            err=True,
-        )
+        lines = [
+            f"{met.host} shows a {met.kind} key that is not known yet:",
+            f"  {met.fingerprint}",
+        ]
+        return confirmed(console, lines, "Is that what the device itself prints?")
 
     return ask

@@ -127,6 +127,29 @@ several_devices_options = grouped(
 )
 """Options that add `where: DeviceChoice`."""
 
+
+def _remote_choice(
+    board_name: str | None, device_names: tuple[str, ...] | None, **given: Any
+) -> tuple[str | None, DeviceChoice]:
+    return board_name, _device_choice(device_names, **given)
+
+
+remote_devices_options = grouped(
+    "where",
+    _remote_choice,
+    click.option(
+        "--device",
+        "device_names",
+        type=DEVICES,
+        metavar="NAME[,NAME…]",
+        help="The device, or several at the same time.  [default: the only known one]",
+    ),
+    board_option,
+    click.option("--all", "every", is_flag=True, help="Use every known device, or all of --board."),
+    twin_option,
+)
+"""Options that add `where`: the name of a board and a DeviceChoice."""
+
 tuning_device_options = grouped(
     "where",
     _device_choice,

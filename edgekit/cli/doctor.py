@@ -54,7 +54,7 @@ def _render(console: Console, report: DoctorReport) -> None:
 
 def _render_checks(console: Console, checks: list[Check]) -> None:
     rows = [
-        ("ok" if check.ok else "missing", check.name, check.found, check.expected, check.purpose)
+        ("ok" if check.ok else "missing", check.name, check.expected, check.purpose, check.found)
         for check in checks
     ]
-    console.table(("", "what", "found", "needed", "in order to"), rows)
+    console.table(("", "what", "needed", "in order to", "found"), rows)

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 def command(console: Console, bundle: Path, out: Path | None, archive: bool) -> None:
     """Generate an application from BUNDLE: C++ source, CMake files, a systemd unit.
 
-    The folder holds all that is needed to compile and run.
+    The folder holds all that is needed to compile and run, and what calls the model from C, Python,
+    Rust and Go.
     """
     from edgekit.bundle.folder import open_bundle
     from edgekit.verbs.export.application import default_destination, export
@@ -50,8 +51,10 @@ def _render(console: Console, result: ExportResult) -> None:
     console.heading(f"{result.program} for {result.board}")
     pairs = [
         ("folder", str(result.path)),
-        ("on the board", f"{size(result.model)} of model; it needs no runtime"),
-        ("compiler", f"{result.toolchain}, through CMake"),
+        ("the model", f"{size(result.model)}; it needs no runtime"),
+        ("wrappers", ", ".join(f"{name} {size(own)}" for name, own in result.wrappers.items())),
+        ("in total", f"{size(result.total)}: the model and its wrappers"),
+        ("compiler", f"{result.toolchain}, through CMake" if result.toolchain else "none"),
         ("next", f"{result.path / 'README.md'} has the commands"),
     ]
     if result.archive is not None:

@@ -17,7 +17,14 @@ from edgekit.cli.options import REMOTE_DEVICE, Group, json_option, pass_console
 from edgekit.rpc.protocol import DEFAULT_PORT
 
 if TYPE_CHECKING:
-    from edgekit.farm.status import DeviceStatus, FarmStatus, HostStatus, Lease, Reservation, Waiter
+    from edgekit.devices.keeper_messages import (
+        DeviceStatus,
+        FarmStatus,
+        HostStatus,
+        Lease,
+        Reservation,
+        Waiter,
+    )
     from edgekit.farm.web.server import WebServing
 
 _PORT = click.IntRange(1, (1 << 16) - 1)
@@ -68,6 +75,8 @@ class DeviceQueue:
 
     device: str
     state: str
+    kind: str
+    """Emulated or hardware; empty until the device was up."""
     lease: Lease | None
     reservation: Reservation | None
     queue: tuple[Waiter, ...]
@@ -99,7 +108,7 @@ def up_command(
     """Serve all known devices, or those named, until Ctrl-C or `edgekit farm down`.
 
     TVM's tracker hands out boards with Linux to TVM's clients. The other commands of edgekit wait
-    in the farm's queue for any device of it.
+    in the farm's queue for a device.
 
     A lost device is tried again. One that is lost repeatedly is quarantined for a while.
     """
@@ -158,8 +167,8 @@ def status_command(console: Console) -> None:
 @pass_console
 def watch_command(console: Console, count: int | None) -> None:
     """Show the status whenever it changes. With --json, one document per line."""
+    from edgekit.devices.keeper_messages import changed
     from edgekit.farm.control import farm_status
-    from edgekit.farm.status import changed
 
     shown: FarmStatus | None = None
     times = 0
@@ -243,15 +252,16 @@ def release_command(console: Console, device: str, force: bool) -> None:
 def queue_command(console: Console, device: str | None) -> None:
     """Show who uses, has reserved or waits for DEVICE, or any device.
 
-    The next client in the queue is number 1. Clients of TVM's tracker wait there; see
+    The next client in the queue is number 1. Clients of TVM's tracker wait in the tracker: see
     `edgekit rpc status`.
     """
+    from edgekit.devices.keeper_messages import kind_of
     from edgekit.farm.control import farm_status
 
     status = farm_status()
     chosen = status.devices if device is None else (status.device(device),)
     queues = [
-        DeviceQueue(one.name, one.state, one.lease, one.reservation, one.queue)
+        DeviceQueue(one.name, one.state, kind_of(one), one.lease, one.reservation, one.queue)
         for one in chosen
         if device is not None or one.lease or one.reservation or one.queue
     ]
@@ -421,20 +431,21 @@ def _show_reservation(console: Console, name: str, status: FarmStatus) -> None:
 def _render_queues(console: Console, queues: list[DeviceQueue], now: float) -> None:
     rows: list[tuple[object, ...]] = []
     for one in queues:
+        kind = one.kind or None
         if one.reservation is not None:
             kept = one.reservation
             left = f"{duration(max(kept.until - now, 0))} left"
-            rows.append((one.device, "reserved", kept.user, kept.purpose or None, left))
+            rows.append((one.device, kind, "reserved", kept.user, kept.purpose or None, left))
         if one.lease is not None:
             since = duration(max(now - one.lease.since, 0)) if one.lease.since else None
-            rows.append((one.device, "has it", one.lease.owner, one.lease.purpose, since))
+            rows.append((one.device, kind, "has it", one.lease.owner, one.lease.purpose, since))
         for place, waiter in enumerate(one.queue, 1):
             since = duration(max(now - waiter.since, 0))
-            rows.append((one.device, str(place), waiter.owner, waiter.purpose, since))
+            rows.append((one.device, kind, str(place), waiter.owner, waiter.purpose, since))
     if not rows:
         console.print("no lease of the farm is in use, and nothing waits for one")
         return
-    console.table(("device", "place", "who", "for", "time"), rows)
+    console.table(("device", "kind", "place", "who", "for", "time"), rows)
 
 
 def _render_web(console: Console, serving: WebServing) -> None:
@@ -445,7 +456,7 @@ def _render_web(console: Console, serving: WebServing) -> None:
 def _render(console: Console, status: FarmStatus) -> None:
     console.print(f"up for {duration(status.now - status.started)}, tracker at {status.tracker}")
     hosts = len(status.hosts) > 0
-    heads = ("device", *(("host",) * hosts), "key", "state", "since", "who", "load", "°C")
+    heads = ("device", *(("host",) * hosts), "key", "kind", "state", "since", "who", "load", "°C")
     console.table(
         (*heads, "sessions", "why"),
         [_row(device, status.now, hosts) for device in status.devices],
@@ -458,12 +469,13 @@ def _render(console: Console, status: FarmStatus) -> None:
 
 
 def _row(device: DeviceStatus, now: float, hosts: bool) -> list[object]:
-    from edgekit.farm.status import users_of
+    from edgekit.devices.keeper_messages import kind_of, users_of
 
     return [
         device.name,
         *((device.host or "here",) * hosts),
         device.key or f"({device.board})",
+        kind_of(device) or None,
         device.state,
         duration(max(now - device.since, 0)),
         users_of(device, now) or None,

@@ -29,7 +29,7 @@ def command(console: Console, model: Path | None, board_name: str | None, force:
 
     With it, commands need neither MODEL nor --board. Without MODEL, use the only model file in
     this folder. For an ONNX model of a known family (YOLO, RetinaFace, PP-OCR, classifiers, masks)
-    it proposes [preprocess] and [postprocess].
+    or a TFLite detector with its boxes it proposes [preprocess] and [postprocess].
     """
     from edgekit.project.file import init_project
 
@@ -41,5 +41,7 @@ def command(console: Console, model: Path | None, board_name: str | None, force:
             console.print("it names no model yet: set `model` in it")
         if project.ends.preprocess:
             console.print("it proposes what stands before and behind the model: check it")
+        if project.model is not None:
+            console.print("next: edgekit deploy, which builds, runs, verifies and times the model")
 
     console.report(InitDocument(project.path, project.model, project.board), render)

@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from edgekit.cli.options import Decorator, grouped
+from edgekit.base.shapes import Shape
+from edgekit.cli.options import Decorator, grouped, parse_shape_option
 
 input_option: Decorator = click.option(
     "--input",
@@ -31,6 +32,31 @@ timeout_option: Decorator = click.option(
     help="Give up if the device is silent for this long.  [default: 600]",
 )
 """An option that adds `timeout: float`."""
+
+
+def _sizes(
+    context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
+) -> list[dict[str, Shape]]:
+    """Group shapes: one for a name that was given already begins the next group."""
+    groups: list[dict[str, Shape]] = []
+    for text in texts:
+        name, shape = parse_shape_option(text, "at")
+        if not groups or name in groups[-1]:
+            groups.append({})
+        groups[-1][name] = shape
+    return groups
+
+
+at_option: Decorator = click.option(
+    "--at",
+    "sizes",
+    multiple=True,
+    metavar="NAME=1x64",
+    callback=_sizes,
+    help="Measure at this size of an input whose sizes vary, and not at the largest. For an input "
+    "that was named before, measure at this size too.",
+)
+"""An option that adds `sizes: list[dict[str, Shape]]`."""
 
 
 def _input_keywords(input_texts: tuple[str, ...], allow_nonfinite: bool) -> Any:

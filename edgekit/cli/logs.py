@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -12,9 +12,7 @@ from edgekit.base.wording import duration
 from edgekit.cli.console import Console
 from edgekit.cli.device_options import remote_device_options
 from edgekit.cli.options import Command, json_option, pass_console
-
-if TYPE_CHECKING:
-    from edgekit.devices.linux.device_log import LogEntry
+from edgekit.devices.linux.device_log import LogEntry
 
 _MOST_LINES = 10_000
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from edgekit.base.errors import UsageError
 from edgekit.cli.console import Console
 from edgekit.cli.device_options import remote_device_options
 from edgekit.cli.options import Command, pass_console
@@ -27,13 +28,18 @@ def command(
     listen: bool,
     seconds: float | None,
 ) -> None:
-    """Show lines of text and frames as they arrive, until Ctrl-C."""
+    """Show what a microcontroller sends, text and frames, until Ctrl-C."""
     from edgekit.api.choice import device_for_board
     from edgekit.devices.registry import find_device, known_devices
     from edgekit.devices.serial.monitor import watch
     from edgekit.verbs.flashing import check_microcontroller
 
     ws, name, board_name = console.workspace, where["device"], where["board"]
+    if board_name is None and name is None and ws.data.project is None:
+        raise UsageError(
+            "no device is given",
+            hint="add --device NAME, which `edgekit device list` shows, or --board NAME --twin",
+        )
     if board_name is None and name is not None:
         known = find_device(name, known_devices(ws.data.project))
         board = known.board(ws.data.folder, console.events)

@@ -16,7 +16,7 @@ from click.shell_completion import CompletionItem
 
 from edgekit.base.errors import EdgekitError, UsageError
 from edgekit.base.paths import ProfileKind
-from edgekit.base.wording import counted
+from edgekit.base.shapes import Shape, ShapeError, read_shape
 from edgekit.cli.adaptation_options import ends_option, reshape_option
 from edgekit.cli.console import Console
 from edgekit.cli.help_text import write_commands, write_options
@@ -30,7 +30,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-_LARGEST_RANK = 16
 _MANIFEST = "manifest.json"
 
 
@@ -274,26 +273,22 @@ board_option: Decorator = click.option(
 """An option that adds `board_name: str | None`."""
 
 
-def parse_shape_option(text: str) -> tuple[str, tuple[int, ...]]:
-    """Parse `name=1,3,224,224`. The name may contain an equals sign."""
+def parse_shape_option(text: str, option: str = "shape") -> tuple[str, Shape]:
+    """Parse `name=1x3x224x224` or `name=1x(1..512)`. The name may contain an equals sign."""
     name, separator, extents = text.rpartition("=")
     if not separator or not name:
         raise UsageError(
-            f"--shape {text} names no input",
-            hint="write --shape name=1,3,224,224; edgekit inspect lists the names",
+            f"--{option} {text} names no input",
+            hint=f"write --{option} name=1,3,224,224; edgekit inspect lists the names",
         )
-    parts = [part.strip() for part in extents.split(",")]
-    if not all(re.fullmatch(r"[0-9]{1,12}", part) and int(part) > 0 for part in parts):
+    try:
+        return name, read_shape(extents)
+    except ShapeError as error:
         raise UsageError(
-            f"--shape {text}: {extents or 'nothing'} is not a list of positive whole numbers",
-            hint="write --shape name=1,3,224,224",
-        )
-    if len(parts) > _LARGEST_RANK:
-        raise UsageError(
-            f"--shape {text} has {counted(len(parts), 'dimension')}",
-            hint=f"at most {_LARGEST_RANK} dimensions can be given",
-        )
-    return name, tuple(int(part) for part in parts)
+            f"--{option} {name}: {extents or 'nothing'} {error}",
+            hint=f"write --{option} name=1,3,224,224"
+            + ", or name=1x(1..512) for a dimension that varies" * (option == "shape"),
+        ) from error
 
 
 def parse_constant_option(text: str) -> tuple[str, Array]:
@@ -362,9 +357,10 @@ shape_option: Decorator = click.option(
     multiple=True,
     metavar="NAME=1,3,224,224",
     callback=_collect("--shape", parse_shape_option),
-    help="Fix the shape of an input that the model leaves open. May be repeated.",
+    help="Fix the shape of an input that the model leaves open, or give a dimension a range of "
+    "sizes: ids=1x(1..512). May be repeated.",
 )
-"""An option that adds `shapes: dict[str, tuple[int, ...]]`."""
+"""An option that adds `shapes: dict[str, Shape]`."""
 
 constant_option: Decorator = click.option(
     "--constant",
@@ -375,6 +371,27 @@ constant_option: Decorator = click.option(
     help="Give an input a fixed value: axes=1,2 or x=file.npy. May be repeated.",
 )
 """An option that adds `constants: dict[str, Array]`."""
+
+
+def parse_state_option(text: str) -> tuple[str, str]:
+    """Parse `hn=h`: the output `hn` becomes the input `h` of the next call."""
+    output, separator, name = text.partition("=")
+    if not separator or not output or not name:
+        raise UsageError(
+            f"--state {text} is not an output and an input", hint="write --state output=input"
+        )
+    return output, name
+
+
+state_option: Decorator = click.option(
+    "--state",
+    "state",
+    multiple=True,
+    metavar="OUTPUT=INPUT",
+    callback=_collect("--state", parse_state_option),
+    help="Carry an output to an input of the next call. May be repeated.",
+)
+"""An option that adds `state: dict[str, str]`."""
 
 model_argument: Decorator = click.argument("model", type=MODEL_FILE, required=False)
 """An argument that adds `model: Path | None`; None is the project file's model."""
@@ -408,7 +425,7 @@ def grouped(name: str, make: Callable[..., object], *options: Decorator) -> Deco
 
 
 binding_options = grouped(
-    "binding", dict, shape_option, constant_option, reshape_option, ends_option
+    "binding", dict, shape_option, constant_option, reshape_option, ends_option, state_option
 )
 """Options that add `binding: BindingKeywords`."""
 

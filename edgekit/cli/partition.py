@@ -79,7 +79,8 @@ def command(
     measured to be faster, or if it is unmeasured and too small to pay for entering it. Nothing is
     built, except with --measure. With --twin, measurements on emulated boards count too.
     """
-    from edgekit.building.partition import draw, export_regions
+    from edgekit.backends.region_export import export_regions
+    from edgekit.building.partition import draw
 
     if not measuring["measure"] and (where["device"] is not None or measuring["again"]):
         raise UsageError(

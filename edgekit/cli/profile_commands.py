@@ -45,6 +45,9 @@ class ProfileView(Generic[T]):
     row: Callable[[T], Sequence[object]]
     """The cells of the columns after the name."""
     fields: Callable[[T], Sequence[tuple[str, object]]]
+    right: tuple[str, ...] = ()
+    spare: tuple[str, ...] = ()
+    """The columns that a narrow terminal does without, the first one first."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +145,7 @@ def _render_list(
     sound = [
         (entry.name, *view.row(entry.profile)) for entry in entries if entry.profile is not None
     ]
-    console.table(("name", *view.columns), sound)
+    console.table(("name", *view.columns), sound, right=view.right, spare=view.spare)
     for entry in entries:
         if entry.trouble is not None:
             console.events.warn(f"{entry.name} cannot be used: {entry.trouble}")

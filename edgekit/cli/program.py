@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import select
 import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from types import FrameType
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 import click
 
-from edgekit.base.consent import asking
-from edgekit.base.errors import EdgekitError, InterruptedByUserError, StorageError, UsageError
+from edgekit.base.consent import TrustedFile, asking
+from edgekit.base.errors import EdgekitError, InterruptedByUserError, StorageError
 from edgekit.base.limits import (
     explained_by_limits,
     explained_interrupt,
@@ -24,29 +25,13 @@ from edgekit.base.limits import (
     refuse_hopeless_limits,
 )
 from edgekit.base.options import named_as_on_the_command_line
-from edgekit.base.wording import PURPOSE, nearest
+from edgekit.base.wording import PURPOSE
 from edgekit.cli import root
 from edgekit.cli.completion import COMPLETION_VARIABLE
 from edgekit.cli.console import Console
+from edgekit.cli.usage_errors import PROGRAM, usage_error
 
-if TYPE_CHECKING:
-    from edgekit.base.consent import TrustedFile
-
-PROGRAM = "edgekit"
 OUTPUT_CLOSED = 128 + signal.SIGPIPE
-
-_ELSEWHERE: Mapping[str, Sequence[str]] = {
-    **dict.fromkeys(("host", "hostname", "remote", "ssh", "ip", "address"), ("--device", "--on")),
-    **dict.fromkeys(("target", "platform", "arch"), ("--board",)),
-    **dict.fromkeys(("output", "output-dir", "outdir", "dest"), ("--out", "--output")),
-    **dict.fromkeys(("backend", "backends", "library", "delegate"), ("--offload",)),
-    **dict.fromkeys(("iterations", "repeat", "repeats", "count", "n"), ("--runs", "--trials")),
-    **dict.fromkeys(("images", "image", "data", "sample"), ("--input", "--calibrate")),
-    **dict.fromkeys(("input-shape", "input-shapes"), ("--shape",)),
-    **dict.fromkeys(("emulator", "emulate", "qemu"), ("--twin",)),
-    **dict.fromkeys(("yes", "overwrite", "y"), ("--force",)),
-}
-"""The options that other tools' words stand for."""
 
 _ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
@@ -72,6 +57,7 @@ def main() -> None:
             stream.flush()
         except OSError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    gc.freeze()  # the memory goes with the process: a search for garbage costs up to 0.15 seconds
     sys.exit(code)
 
 
@@ -102,7 +88,7 @@ def run_command_line(arguments: Sequence[str]) -> int:
             return _run_command(list(arguments), console)
     except click.ClickException as error:
         _flags_before_the_mistake(arguments, console)
-        return _fail(console, _usage_error(error), error)
+        return _fail(console, usage_error(error), error)
     except EdgekitError as error:
         _flags_before_the_mistake(arguments, console)
         return _fail(console, reached_limit(error) or error, error)
@@ -156,30 +142,6 @@ def _fail(
     except StorageError:
         return code  # the output has no room for its own error either
     return code
-
-
-def _usage_error(error: click.ClickException) -> UsageError:
-    message = str(getattr(error, "message", "")) or error.format_message()
-    if isinstance(error, click.BadParameter):
-        message = error.format_message()
-    message = " ".join(message.split()).rstrip(".")
-    context = getattr(error, "ctx", None)
-    path = context.command_path if context else PROGRAM
-    hint = f"see {path} --help"
-    if isinstance(error, click.NoSuchOption):
-        # Without the dashes: they would make every option look a little like every other.
-        options = {name.lstrip("-"): name for name in error.possibilities or ()}
-        word = error.option_name.lstrip("-")
-        near = nearest(word, options)
-        meant = options[near] if near else _option_meant(word, context)
-        hint = f"did you mean {meant}?" if meant else hint
-    return UsageError(message[:1].lower() + message[1:], hint=hint)
-
-
-def _option_meant(word: str, context: click.Context | None) -> str | None:
-    """Return the command's option for what other tools call by this word."""
-    own = {name for option in context.command.params for name in option.opts} if context else set()
-    return next((name for name in _ELSEWHERE.get(word, ()) if name in own), None)
 
 
 def _folder_is_gone(error: Exception) -> EdgekitError | None:

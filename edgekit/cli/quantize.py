@@ -130,7 +130,7 @@ def _render(console: Console, report: QuantizeReport) -> None:
         ("size", f"{size(report.bytes_after)}, was {size(report.bytes_before)}"),
         ("calibrated with", _samples(report)),
         *([("some of them", str(report.samples_file))] if report.samples_file else []),
-        ("weights", "a scale a channel" if report.settings.per_channel else "a scale a tensor"),
+        ("weights", f"one scale for each {'channel' if report.settings.per_channel else 'tensor'}"),
         ("activations", _activations(report)),
         ("left in float", ", ".join(report.in_float) or "nothing"),
     ]

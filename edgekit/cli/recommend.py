@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from edgekit.cli.options import (
     model_argument,
     pass_console,
 )
+from edgekit.cli.table import wrapped
 from edgekit.cli.tune_options import check_quick_tune, quick_tune_options
 
 if TYPE_CHECKING:
@@ -135,8 +135,8 @@ def _render_reasons(console: Console, option: Option) -> None:
     pairs = zip(_QUESTIONS, (answers.supported, answers.faster, answers.hot_spot), strict=True)
     for name, text in (*pairs, *(("", reason) for reason in option.reasons)):
         indent = f"  {name.ljust(len(_QUESTIONS[0]))}  "
-        blank = " " * len(indent)
-        for line in textwrap.wrap(text, _WIDTH, initial_indent=indent, subsequent_indent=blank):
-            console.print(line)
+        for line in wrapped(text, _WIDTH - len(indent), break_words=False):
+            console.print(f"{indent}{line}")
+            indent = " " * len(indent)
     if option.supported and option.command:
         console.print(f"  {option.command}")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -13,11 +13,9 @@ from edgekit.base.wording import celsius, counted, energy, measured, size
 from edgekit.cli.console import Console
 from edgekit.cli.options import Group, csv_option, json_option, pass_console, store_option
 from edgekit.cli.tuning_results import tuning_command
-
-if TYPE_CHECKING:
-    from edgekit.store.comparing import Comparison
-    from edgekit.store.results import Listing, Transfer
-    from edgekit.store.runs import BenchRun
+from edgekit.store.comparing import Comparison
+from edgekit.store.results import Listing, Transfer
+from edgekit.store.runs import BenchRun
 
 _SHORT = 12
 _METASCHEDULE = "metaschedule"
@@ -184,7 +182,7 @@ def _render_list(console: Console, listing: Listing) -> None:
         [
             (
                 run.id[:_SHORT],
-                run.measured_at[:16].replace("T", " "),
+                _when(run.measured_at, whole=console.csv_path is not None),
                 run.build.model,
                 run.build.board,
                 run.device,
@@ -197,8 +195,16 @@ def _render_list(console: Console, listing: Listing) -> None:
             for run in listing.runs
         ],
         right=("median", "p90", "threads"),
-        spare=("for", "threads", "board", "p90"),
+        spare=("for", "threads", "board", "p90", "offload"),
     )
+
+
+def _when(measured_at: str, *, whole: bool) -> str:
+    """Return the day and the time of this year's runs, and the date of others, as `ls` does."""
+    if whole:
+        return measured_at[:16].replace("T", " ")
+    is_this_years = measured_at[:4] == time.strftime("%Y")
+    return measured_at[5:16].replace("T", " ") if is_this_years else measured_at[:10]
 
 
 def _render_run(console: Console, run: BenchRun) -> None:
@@ -210,6 +216,7 @@ def _render_run(console: Console, run: BenchRun) -> None:
             ("measured for", f"{run.purpose}, from {run.host}"),
             ("board", run.build.board),
             ("offload", ", ".join(run.build.offload) or "none"),
+            ("sizes", run.sizes or None),
             ("bundle", run.build.digest[:_SHORT]),
             ("edgekit, TVM", f"{run.build.edgekit_version}, {run.build.tvm_version}"),
             ("compiler", run.build.compiler),
@@ -220,7 +227,10 @@ def _render_run(console: Console, run: BenchRun) -> None:
             ("fastest", measured(run.minimum, run.unit)),
             # Counts of a microcontroller have no samples.
             *([("standard deviation", measured(run.stdev, run.unit))] * bool(run.samples)),
-            *([("runs", f"{len(run.samples)} after {run.warmup} to warm up")] * bool(run.samples)),
+            *(
+                [("runs", f"{len(run.samples):,} after {run.warmup:,} to warm up")]
+                * bool(run.samples)
+            ),
             ("energy", None if run.joules is None else f"{energy(run.joules)} an inference"),
             ("threads", conditions.threads),
             ("memory of the model", None if run.model_peak is None else size(run.model_peak)),

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from edgekit.base.wording import amount, counted, size
+from edgekit.bundle.manifest import Manifest
+from edgekit.bundle.manifest_bare_metal import BareMetal
 from edgekit.bundle.manifest_oracle import oracle_in_words
 from edgekit.bundle.manifest_vectors import vectors_in_words
 from edgekit.cli.console import Console
-
-if TYPE_CHECKING:
-    from edgekit.bundle.manifest import Manifest
-    from edgekit.bundle.manifest_bare_metal import BareMetal
 
 _SHOWN_OPERATORS = 4
 
@@ -46,7 +43,7 @@ def _render(console: Console, manifest: Manifest) -> None:
     for title, entries in sides:
         console.print()
         console.heading(title)
-        rows = [(e.spec.name, e.spec.dtype, str(list(e.spec.shape))) for e in entries]
+        rows = [(e.spec.name, e.spec.dtype, e.spec.shape_in_words()) for e in entries]
         console.table(("name", "dtype", "shape"), rows)
     if manifest.bare_metal is not None:
         _render_steps(console, manifest.bare_metal)

@@ -10,8 +10,13 @@ from itertools import zip_longest
 from edgekit.base.wording import joined, width
 
 GAP = "  "
-_LONG_WORD = 16
-"""The length above which a word, such as a path, may be broken."""
+_LONG_WORD = 32
+"""The length above which a word may be broken, unless it is a path."""
+_LEAST_WIDTH = 16
+_LAST_COLUMN = 24
+"""The width to which a last column of long text gives way before columns are left out."""
+KEPT_SPACE = "\ue000"
+"""Stands for a space at which a text is not wrapped, such as one in a path."""
 _SECOND_HALF = "\x00"
 """Stands for the second column of a wide letter while text is wrapped."""
 
@@ -68,7 +73,7 @@ class Table:
         widths = list(natural)
         too_much = sum(widths) + len(GAP) * (len(widths) - 1) - room
         least = [self._least_width(place, own) for place, own in enumerate(natural)]
-        yielded = max(0, min(too_much, widths[-1] - max(least[-1], _LONG_WORD)))
+        yielded = max(0, min(too_much, widths[-1] - max(least[-1], _LAST_COLUMN)))
         widths[-1] -= yielded
         for _ in range(too_much - yielded):
             slack = [place for place, own in enumerate(widths) if own > least[place]]
@@ -81,8 +86,11 @@ class Table:
         if self.columns[place] in self.right:
             return natural
         words = [word for row in self.rows for word in row[place].split()]
-        longest = max([width(self.columns[place]), *map(width, words)])
-        return min(longest, max(width(self.columns[place]), _LONG_WORD))
+        name = width(self.columns[place])
+        longest = min(max([name, *map(width, words)]), max(name, _LONG_WORD))
+        if place == len(self.columns) - 1:
+            return min(longest, max(name, _LEAST_WIDTH))
+        return max([longest, *(width(word) for word in words if _is_path(word))])
 
     def _aligned(self, row: Sequence[str], widths: Sequence[int]) -> list[str]:
         pieces = zip_longest(*map(wrapped, row, widths), fillvalue="")
@@ -95,7 +103,7 @@ class Table:
             else f"{cell}{' ' * (own - width(cell))}"
             for cell, name, own in zip(cells, self.columns, widths, strict=True)
         ]
-        return GAP.join(padded).rstrip()
+        return GAP.join(padded).rstrip().replace(KEPT_SPACE, " ")
 
 
 def left_out_note(names: Sequence[str]) -> str:
@@ -104,10 +112,17 @@ def left_out_note(names: Sequence[str]) -> str:
     return f"({joined(names)} {those} left out: the terminal is narrow)"
 
 
+def _is_path(word: str) -> bool:
+    return "/" in word or KEPT_SPACE in word
+
+
 def wrapped(text: str, room: int, *, break_words: bool = True) -> list[str]:
-    """Wrap text to a number of columns of a terminal."""
+    """Wrap text to a number of columns of a terminal. A path stays whole, to be copied."""
     if width(text) <= room:
         return [text]
     doubled = "".join(letter + _SECOND_HALF * (width(letter) - 1) for letter in text)
-    lines = textwrap.wrap(doubled, room, break_long_words=break_words, break_on_hyphens=break_words)
+    lines: list[str] = []
+    for line in textwrap.wrap(doubled, room, break_long_words=False, break_on_hyphens=False):
+        is_whole = not break_words or _is_path(line)
+        lines += [line] if is_whole else textwrap.wrap(line, room, break_on_hyphens=False)
     return [line.replace(_SECOND_HALF, "") for line in lines] or [""]

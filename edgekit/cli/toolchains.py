@@ -56,6 +56,7 @@ command = profile_group(
         parse=lambda folder: parse_toolchain,
         check=lambda path, folder: check_toolchain(path),
         columns=("triple", "compiler", "from version", "toolchain"),
+        spare=("triple",),
         row=_row,
         fields=_fields,
     )

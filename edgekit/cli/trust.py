@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from edgekit.base.consent import TrustedFile
 from edgekit.base.errors import UsageError
-from edgekit.base.wording import printable
+from edgekit.cli.ask import can_ask, confirmed
 from edgekit.cli.console import Console
 from edgekit.cli.options import Command, json_option, pass_console
-
-if TYPE_CHECKING:
-    from edgekit.base.consent import TrustedFile
 
 
 @dataclass(frozen=True)
@@ -60,17 +55,12 @@ def command(console: Console, folder: Path | None, only_show: bool, revoke: bool
 
 def ask_person(console: Console, files: Sequence[TrustedFile]) -> bool:
     """Show what the files of a project do and ask for consent. False without a terminal."""
-    if console.as_json or os.environ.get("CI"):
+    if not can_ask(console):
         return False
-    if not (sys.stdin.isatty() and console.stderr.isatty()):
-        return False
-    console.close()
     lines = ["This project is not trusted yet. Its files make edgekit do this:"]
     for file in files:
         lines += [f"  {file.path}", *(f"    {effect}" for effect in file.effects)]
-    for line in lines:
-        click.echo(printable(line), err=True)
-    return click.confirm("Trust these files, as they are now?", default=False, err=True)
+    return confirmed(console, lines, "Trust these files, as they are now?")
 
 
 def _render(console: Console, document: TrustDocument) -> None:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from edgekit.base.measurer import beside, measurer_in_words, search_figure
 from edgekit.base.wording import multiple
 from edgekit.cli.console import Console
 from edgekit.cli.options import Command, json_option, pass_console, store_option
-
-if TYPE_CHECKING:
-    from edgekit.store.tuning_results import SessionListing, SessionReport
-    from edgekit.store.tuning_runs import KernelSearch, TuningProgress, TuningSession
+from edgekit.store.tuning_results import SessionListing, SessionReport
+from edgekit.store.tuning_runs import KernelSearch, TuningProgress, TuningSession
 
 _SHORT = 12
 _POINTS_SHOWN = 12

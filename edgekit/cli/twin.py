@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections import deque
 from dataclasses import dataclass
@@ -132,7 +133,7 @@ def up_command(
                 ("shell", f"edgekit twin ssh {started.name}"),
                 ("address", f"{started.access.user}@{started.access.host}:{started.access.port}"),
                 ("key", started.access.key),
-                ("for ssh, scp, rsync", f"ssh -F {started.access.ssh_config} {started.name}"),
+                ("for ssh, scp, rsync", shlex.join(started.access.command())),
             ]
         )
 
@@ -213,8 +214,8 @@ def status_command(console: Console, word: str | None) -> None:
             )
             for twin in twins
         ]
-        columns = ("name", "state", "board", "cpu", "port", "process", "disk", "problem")
-        console.table(columns, rows, right=("port", "process", "disk"), spare=("process", "disk"))
+        columns = ("name", "state", "board", "cpu", "process", "disk", "problem", "port")
+        console.table(columns, rows, right=("process", "disk"), spare=("process", "disk"))
 
     console.report(StatusReport(twins), render)
 
@@ -231,7 +232,7 @@ def ssh_command(word: str, remote: tuple[str, ...]) -> None:
     from edgekit.base.children import become
     from edgekit.base.errors import DeviceError
     from edgekit.twin.machine import find_twin
-    from edgekit.twin.tools import TO_RUN, require_tools
+    from edgekit.twin.tools import TO_REACH, require_tools
 
     twin = find_twin(word)
     if twin.access is None or twin.condition != "running":
@@ -239,14 +240,17 @@ def ssh_command(word: str, remote: tuple[str, ...]) -> None:
             f"the twin {twin.name} does not run; its state is: {twin.condition}",
             hint=f"edgekit twin up {twin.name}",
         )
-    require_tools(TO_RUN, "a twin")
+    require_tools(TO_REACH, "a twin")
     become(twin.access.command(*remote))
 
 
 @command.command("logs", short_help="Show a twin's console, or how the image was built.")
 @click.argument("word", metavar="[NAME|BOARD]", required=False, type=TWIN)
 @click.option(
-    "--build", "building", is_flag=True, help="Show the log of the image's build instead."
+    "--build",
+    "building",
+    is_flag=True,
+    help="Show the log of the image's build instead: that of 64-bit Arm if no twin is named.",
 )
 @click.option("--previous", is_flag=True, help="Show the console of the previous run.")
 @grouped(
@@ -268,6 +272,7 @@ def logs_command(
     init: Init | None,
 ) -> None:
     """Show what the twin's kernel and sshd wrote to its serial console."""
+    from edgekit.profiles.board import load_board
     from edgekit.twin.image import build_log
     from edgekit.twin.machine import find_twin
     from edgekit.twin.processes import twin_folder
@@ -278,12 +283,13 @@ def logs_command(
         raise UsageError(
             f"{word} is a microcontroller, which keeps no log", hint="edgekit monitor --twin"
         )
-    if building == bool(word):
+    if not building and not word:
         raise UsageError("which log?", hint="name a twin, or say --build")
-    if word:
+    if word and not building:
         path = twin_folder(find_twin(word).name) / (OLD_CONSOLE if previous else CONSOLE)
     else:
-        path = build_log(recipe_for(init or DEFAULT_INIT))
+        arch = load_board(find_twin(word).board or "").cpu.arch if word else "aarch64"
+        path = build_log(recipe_for(init or DEFAULT_INIT, arch))
     _show_log(console, path, **shown)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -11,9 +11,7 @@ from edgekit.base.measurer import Measurer, figure
 from edgekit.cli.console import Console
 from edgekit.cli.device_options import remote_device_options
 from edgekit.cli.options import Command, json_option, pass_console
-
-if TYPE_CHECKING:
-    from edgekit.devices.linux.version_records import Version
+from edgekit.devices.linux.version_records import Version
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from edgekit.cross.library_code import write_index_error, write_mark
 from edgekit.cross.link import Objects, export_objects
 from edgekit.cross.runtime import ffi_headers
 from edgekit.cross.weights import Weight, write_weights
-from edgekit.profiles.board import Target
+from edgekit.profiles.cpu import Target
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,8 @@ from typing import Any
 import tvm
 from tvm import relax
 
+from edgekit.compiler.loops import times_run
+
 
 class ShapeDependsOnDataError(ValueError):
     """A tensor has a shape that is known only at run time."""
@@ -22,17 +24,26 @@ _MATMUL = "relax.matmul"
 
 
 def count_macs(module: Any) -> int:
-    """Count all functions of a Relax module whose shapes are known."""
+    """Count all functions of a Relax module whose shapes are known, as often as a loop repeats
+    them."""
+    times = times_run(module)
+    total = 0
+    for variable, function in module.functions_items():
+        if isinstance(function, relax.Function):
+            repeated = times.get(str(variable.name_hint), 1)
+            total += repeated * sum(map(macs_of_call, _calls_in(function)))
+    return total
+
+
+def _calls_in(function: Any) -> list[Any]:
     calls: list[Any] = []
 
     def collect(expression: Any) -> None:
         if isinstance(expression, relax.Call):
             calls.append(expression)
 
-    for function in module.functions.values():
-        if isinstance(function, relax.Function):
-            relax.analysis.post_order_visit(function, collect)
-    return sum(macs_of_call(call) for call in calls)
+    relax.analysis.post_order_visit(function, collect)
+    return calls
 
 
 def macs_of_call(call: Any) -> int:

@@ -24,8 +24,10 @@ from tvm.tirx import transform
 
 from edgekit.base.errors import BuildError
 from edgekit.compiler.passes.defined_arithmetic import defined_arithmetic
+from edgekit.compiler.passes.exact_differences import exact_differences
 from edgekit.compiler.passes.finish import compare_booleans, keep_on_stack, take_maximum
 from edgekit.compiler.passes.propagate_nan import propagate_nan
+from edgekit.profiles.architecture import architecture_of
 
 ALIGNMENT = 64
 """The alignment of every address that a kernel gets, as TVM's code generator assumes it."""
@@ -56,6 +58,7 @@ def compile_kernels(
     scratch: dict[str, Scratch] = {}
     if not functions:
         return b"", scratch
+    target = _for_halves(functions, target)
 
     def plain(name: str, kernel: Any) -> Any:
         function, scratch[name] = _plain(name, kernel)
@@ -88,7 +91,21 @@ def compile_kernels(
     return code, scratch
 
 
+def _for_halves(functions: Mapping[str, Any], target: Any) -> Any:
+    """Return the target without vectors if a kernel for WebAssembly has numbers of float16: LLVM
+    never ends where it selects instructions for vectors of them."""
+    known = architecture_of(str(target.attrs.get("mtriple", "")))
+    if known is None or not known.in_engine:
+        return target
+    if not any("float16" in kernel.script() for kernel in functions.values()):
+        return target
+    settings = dict(target.export())
+    settings["mattr"] = [word for word in settings.get("mattr", ()) if word != "+simd128"]
+    return tvm.target.Target(settings)
+
+
 _LOOPS = [
+    exact_differences(),
     blocks.CanonicalizeLoop(),
     blocks.LowerInitBlock(),
     blocks.PlanAndUpdateBufferAllocationLocation(),

@@ -15,14 +15,16 @@ from tvm.s_tir import dlight
 
 from edgekit.compiler.passes.as_images import as_images
 from edgekit.compiler.passes.channel_orders import channels_first, channels_last
+from edgekit.compiler.passes.defined_arithmetic import one_division_a_kernel
 from edgekit.compiler.passes.fold_batch_norm import fold_batch_norm
 from edgekit.compiler.passes.fold_constants import fold_constants
 from edgekit.compiler.passes.integer_products import integer_products
 from edgekit.compiler.passes.keep_zeros import keep_zeros
 from edgekit.compiler.passes.litert_arithmetic import litert_arithmetic
 from edgekit.compiler.passes.loop_nests import loop_nests
+from edgekit.compiler.passes.loops import constants_into_loops
 from edgekit.compiler.passes.lower_index_checks import clamp_indices, lower_index_checks
-from edgekit.compiler.passes.name_layers import name_layers
+from edgekit.compiler.passes.name_layers import name_layers, share_kernels
 from edgekit.compiler.passes.pack_int8 import pack_int8
 from edgekit.compiler.passes.pack_pairs import pack_pairs
 from edgekit.compiler.passes.pack_weights import pack_weights
@@ -44,6 +46,7 @@ SIMPLIFY = Phase(
     [
         transform.CanonicalizeBindings(),
         fold_constants(),
+        constants_into_loops(),
         fold_batch_norm(),
         transform.DecomposeOpsForInference(),
         fold_constants(),
@@ -77,10 +80,13 @@ PLAN = Phase(
 )
 FUSE = Phase(
     "fuse",
-    "neighbouring loop nests are one function",
+    "neighbouring loop nests are one function, and calls have the names of their layers",
     [
+        name_layers(),
         transform.AnnotateTIROpPattern(),
+        one_division_a_kernel(),
         transform.FuseOps(),
+        share_kernels(),
         transform.FuseTIR(),
         transform.DeadCodeElimination(),
     ],
@@ -118,7 +124,12 @@ def for_libraries(kept: frozenset[str]) -> tuple[Phase, Phase, Phase]:
         Phase(
             "tidy",
             "what depends on constants alone is one",
-            [transform.CanonicalizeBindings(), fold_constants(keep=kept)],
+            [
+                transform.CanonicalizeBindings(),
+                fold_constants(keep=kept),
+                constants_into_loops(),
+                fold_constants(keep=kept),
+            ],
         ),
         Phase(
             "channels first",
@@ -236,10 +247,5 @@ def for_c(target: Any) -> tuple[Phase, ...]:
             ],
         ),
         legalize(target, "relax.reshape"),
-        Phase(
-            "group",
-            "neighbouring loop nests stand together, with the names of their layers",
-            [name_layers(), *FUSE.passes[:2]],
-        ),
-        Phase("fuse", FUSE.reaches, FUSE.passes[2:]),
+        FUSE,
     )

@@ -30,7 +30,7 @@ def rewriting(
                 mutator.builder_.update_func(variable, mutator.visit_expr(function))
         return mutator.builder_.get()
 
-    return _module_pass(name, transform)
+    return module_pass(name, transform)
 
 
 def on_kernels(name: str, rewrite: Callable[[Any], Any]) -> Any:
@@ -43,7 +43,7 @@ def on_kernels(name: str, rewrite: Callable[[Any], Any]) -> Any:
                 module.update_func(variable, rewrite(function))
         return module
 
-    return _module_pass(name, transform)
+    return module_pass(name, transform)
 
 
 def on_bodies(name: str, rewrite: Callable[[Any], Any]) -> Any:
@@ -51,8 +51,25 @@ def on_bodies(name: str, rewrite: Callable[[Any], Any]) -> Any:
     return on_kernels(name, lambda kernel: kernel.with_body(rewrite(kernel.body)))
 
 
-def _module_pass(name: str, transform: Callable[[Any, Any], Any]) -> Any:
+def module_pass(name: str, transform: Callable[[Any, Any], Any]) -> Any:
     return tvm.transform.module_pass(transform, opt_level=0, name=f"edgekit.{name}")
+
+
+def with_main(module: Any, parameters: list[Any], body: Any, returned: Any = None) -> Any:
+    """Return the module with other parameters and another body of `main`, without dead code.
+
+    `returned` is the type of a body that is not normalised.
+    """
+    before = module["main"]
+    whole = relax.Function(parameters, body, returned, before.is_pure, before.attrs)
+    module.update_func(module.get_global_var("main"), whole)
+    for transform in (
+        relax.transform.Normalize(),
+        relax.transform.CanonicalizeBindings(),
+        relax.transform.DeadCodeElimination(["main"]),
+    ):
+        module = transform(module)
+    return module
 
 
 def operator_of(expression: Any) -> str:

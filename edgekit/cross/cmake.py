@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from edgekit.base.quoting import cmake_string, one_line
 from edgekit.cross.toolchain import which
-from edgekit.profiles.cpu import architecture
+from edgekit.profiles.architecture import architecture
 from edgekit.profiles.toolchain import Toolchain
 
 _NO_HOST_LIBRARIES = (

@@ -26,8 +26,24 @@ if TYPE_CHECKING:
     from edgekit.profiles.board import Board
     from edgekit.profiles.toolchain import Toolchain
 
-# The same objects give the same bytes, without anything that the device does not need.
-_ALWAYS = ("-shared", "-fPIC", "-Wl,--build-id=none", "-Wl,--strip-all")
+
+@dataclass(frozen=True)
+class LibraryForm:
+    """The kind of file that a linker makes."""
+
+    name: str
+    """The file's name in a bundle."""
+    compile_flags: tuple[str, ...]
+    link_flags: tuple[str, ...]
+    """The same objects give the same bytes, without anything that the device does not need."""
+
+
+SHARED_LIBRARY = LibraryForm(
+    "model.so", ("-fPIC",), ("-shared", "-fPIC", "-Wl,--build-id=none", "-Wl,--strip-all")
+)
+WASM_MODULE = LibraryForm(
+    "model.wasm", (), ("-mexec-model=reactor", "-Wl,--strip-all", "-Wl,-z,stack-size=1048576")
+)
 
 
 @dataclass(frozen=True)
@@ -37,6 +53,7 @@ class Linker:
     compiler: Compiler
     compile_flags: tuple[str, ...]
     link_flags: tuple[str, ...]
+    form: LibraryForm = SHARED_LIBRARY
 
     @classmethod
     def for_board(cls, board: Board, toolchain: Toolchain, compiler: Compiler) -> Linker:
@@ -46,13 +63,14 @@ class Linker:
             compiler,
             (*sysroot, *toolchain.compile_flags, *toolchain.spelled(board.cpu.compile_flags)),
             toolchain.link_flags,
+            WASM_MODULE if board.in_engine else SHARED_LIBRARY,
         )
 
     def command(self, output: str, objects: Objects) -> tuple[str, ...]:
         """Return the command line that links objects into `output`."""
         return (
             *self.compiler.command,
-            *_ALWAYS,
+            *self.form.link_flags,
             *self.compile_flags,
             *objects.options,
             *("-o", output),
@@ -115,7 +133,7 @@ def export_objects(executable: Any, triple: str, scratch: Path) -> Objects:
 
 def link_shared_library(objects: Objects, linker: Linker, scratch: Path, library: Path) -> None:
     """Link objects in the scratch folder; raise BuildError if that fails."""
-    linked = scratch / "model.so"
+    linked = scratch / linker.form.name
     objects = _with_fixed(objects, linker, scratch)
     run_tool(linker.command(linked.name, objects), folder=scratch, doing="link the library")
     with storage_errors("write the library", library):
@@ -126,7 +144,7 @@ def _with_fixed(objects: Objects, linker: Linker, scratch: Path) -> Objects:
     """Put the objects of the fixed sources into the scratch folder, made once."""
     if not objects.fixed:
         return objects
-    options = ("-c", "-fPIC", "-O2", "-fvisibility=hidden")
+    options = ("-c", *linker.form.compile_flags, "-O2", "-fvisibility=hidden")
     command = (*linker.compiler.command, *options, *linker.compile_flags)
     place = objects.fixed[0].parent
     sums = [f"{file.name} {sha256_file(file)}" for file in sorted(place.iterdir())]

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from edgekit.base.errors import DeviceError, UsageError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.options import option
 from edgekit.base.wording import counted, did_you_mean
 from edgekit.devices.base import DeviceBusy
+from edgekit.devices.device import Device
 from edgekit.devices.emulated import twin_of
+from edgekit.devices.engine.device import engine_for, in_words
 from edgekit.devices.joined import joined_entry
 from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS, LocalDevice
 from edgekit.devices.registry import device_of
+from edgekit.profiles.board import Board
+from edgekit.project.devices import DeviceEntry
 from edgekit.project.file import LOCAL
-
-if TYPE_CHECKING:
-    from edgekit.devices.device import Device
-    from edgekit.profiles.board import Board
-    from edgekit.project.devices import DeviceEntry
 
 
 @dataclass(frozen=True)
@@ -39,13 +37,17 @@ def devices_for(
     timeout: float = DEFAULT_TIMEOUT_SECONDS,
 ) -> tuple[Candidate, ...]:
     """Return the named devices, or all devices of the board."""
+    if names is None and board.in_engine:
+        names = [engine_for(board, None, timeout).name]
     if names is None:
         names = [entry.name for entry in devices.values() if entry.board == board.name]
         if not names:
             raise _none_known(board)
 
     def candidate(name: str) -> Candidate:
-        if name != LOCAL:
+        if board.in_engine:
+            engine_for(board, name, timeout)
+        elif name != LOCAL:
             _named(board, name, devices)  # a misspelt name fails before any device is used
         elif not board.is_host:
             raise _not_local(board)
@@ -76,6 +78,13 @@ def device_for(
     With `twin`, return the board's emulated twin, or the named one, and start it if necessary.
     """
     entries = devices or {}
+    if board.in_engine:
+        if twin:
+            raise UsageError(
+                f"{board.name} has no twin: its models run in {in_words(board)}",
+                hint=f"leave {option('twin')} out",
+            )
+        return engine_for(board, name, timeout)
     if twin:
         return twin_of(_twin_called(name, board, entries), board, timeout, events)
     if name is not None and name != LOCAL:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from edgekit.bundle.folder import Bundle
     from edgekit.devices.base import Session
     from edgekit.devices.lending import Lender
+    from edgekit.devices.linux.connection import Connection
     from edgekit.devices.linux.device_log import LogEntry
     from edgekit.devices.linux.hostkeys import Ask
     from edgekit.devices.linux.ready_agent import ReadyAgent
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from edgekit.devices.serial.client import Client
     from edgekit.devices.serial.messages import Hello
     from edgekit.devices.serial.port import Line
+    from edgekit.project.devices import LinuxEntry
 
 
 class RunsAgent(Protocol):
@@ -104,6 +106,24 @@ class Checkable(Protocol):
         ...
 
 
+class HasShell(Protocol):
+    """A device that the user logs in to, for commands and files of their own."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def entry(self) -> LinuxEntry: ...
+
+    def logged_in(self) -> Connection:
+        """Log in; the connection is closed by its user."""
+        ...
+
+    def held(self, purpose: str, events: Events = SILENT) -> AbstractContextManager[None]:
+        """Wait for the device, and keep others from it for the block."""
+        ...
+
+
 class HasFirmware(Protocol):
     """A device whose firmware is replaced by a bundle's."""
 
@@ -137,7 +157,7 @@ class HasLine(Protocol):
     def name(self) -> str: ...
 
     @property
-    def is_emulated(self) -> bool: ...
+    def measured_by(self) -> Measurer: ...
 
     @property
     def baud(self) -> int: ...
@@ -159,8 +179,14 @@ class HasLine(Protocol):
         """Yield a function that takes the line for a moment, and gives way to users."""
         ...
 
-    def check_answer(self, line: Line, seconds: float) -> None:
-        """Raise DeviceError if the firmware does not answer."""
+    def write(
+        self, firmware: FirmwareFile, events: Events = SILENT, line: Line | None = None
+    ) -> int:
+        """Write and verify the firmware; return its bytes."""
+        ...
+
+    def check_answer(self, line: Line, seconds: float) -> Measurer:
+        """Return what the firmware says of its core; DeviceError if it does not answer."""
         ...
 
 
@@ -225,6 +251,9 @@ class Device(ABC):
 
     def checkable(self) -> Checkable:
         raise self._lacks("is not reached over SSH", "boards with Linux are")
+
+    def shell(self) -> HasShell:
+        raise self._lacks("has no login", "boards with Linux have")
 
     def firmware(self) -> HasFirmware:
         raise self._lacks("has no firmware of edgekit", "microcontrollers have")

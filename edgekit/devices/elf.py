@@ -12,17 +12,11 @@ from typing import TYPE_CHECKING
 from edgekit.base.errors import BundleError, EdgekitError
 from edgekit.base.files import storage_errors
 from edgekit.cross.blob import SECTION
+from edgekit.profiles.architecture import architectures
 
 if TYPE_CHECKING:
     from elftools.elf.elffile import ELFFile
 
-_MACHINES: Mapping[str, str] = {
-    "EM_X86_64": "x86_64",
-    "EM_AARCH64": "aarch64",
-    "EM_ARM": "arm",
-    "EM_386": "i686",
-    "EM_RISCV": "riscv64",
-}
 _WRITABLE, _ALLOCATED = 1, 2
 """Flags of a section."""
 _VERSION = re.compile(r"(GLIBC|GLIBCXX|CXXABI|GCC)_([0-9]{1,4}(?:\.[0-9]{1,4}){0,3})")
@@ -47,7 +41,7 @@ def read_elf(path: Path) -> ElfNeeds:
     with _opened(path) as elf:
         return ElfNeeds(
             name=path.name,
-            machine=_MACHINES.get(elf["e_machine"], str(elf["e_machine"])),
+            machine=_machine(str(elf["e_machine"]), elf.elfclass),
             bits=elf.elfclass,
             interpreter=_interpreter(elf),
             libraries=_libraries(elf),
@@ -73,6 +67,14 @@ def weight_bytes(path: Path) -> int:
     with _opened(path) as elf:
         section = elf.get_section_by_name(SECTION)
         return 0 if section is None else int(section["sh_size"])
+
+
+def _machine(machine: str, bits: int) -> str:
+    """Return the name of the architecture, or ELF's name for an unknown one."""
+    for known in architectures().values():
+        if known.has_os and (known.elf, known.bits) == (machine, bits):
+            return known.name
+    return machine
 
 
 @contextmanager

@@ -48,5 +48,5 @@ def _emulated_microcontroller(name: str, board: Board, timeout: float, events: E
         baud=board.transport.baud or DEFAULT_BAUD,
         timeout=timeout,
         gdb=toolchain_of(board).tools.gdb or "gdb-multiarch",
-        chip=EmulatedChip(started.folder, started.clock),
+        chip=EmulatedChip(started.clock, started.folder),
     )

@@ -13,10 +13,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from edgekit.base.decode import encode
 from edgekit.base.errors import DeviceError, UsageError
-from edgekit.base.json_reader import read_json
+from edgekit.base.json_reader import read_json_object
 from edgekit.base.paths import data_dir
 from edgekit.base.unix_sockets import reachable
+from edgekit.devices.keeper_messages import Request
 
 LONGEST_LINE = 4 << 20
 _BLOCK = 1 << 16
@@ -46,9 +48,9 @@ def socket_path() -> Path:
     return farm_folder() / "control.sock"
 
 
-def ask(request: Mapping[str, object]) -> Mapping[str, Any]:
+def ask(request: Request) -> Mapping[str, Any]:
     """Send one request; FarmDown if no farm is up, UsageError if the keeper refuses."""
-    with Conversation(request) as conversation:
+    with Conversation(encode(request)) as conversation:
         try:
             answer = conversation.next_line(_SECONDS_TO_ANSWER)
         except TimeoutError as error:
@@ -107,16 +109,13 @@ class Conversation:
                 if len(self._rest) > LONGEST_LINE:
                     raise ValueError("its answer is too long")
             line, _, self._rest = self._rest.partition(b"\n")
-            answer = read_json(line)
+            return read_json_object(line)
         except TimeoutError:
             raise
         except ConnectionError:
             return None
         except (OSError, ValueError) as error:
             raise _does_not_answer(str(error)) from error
-        if not isinstance(answer, dict):
-            raise DeviceError("the farm's answer is invalid", hint="run edgekit farm down, then up")
-        return answer
 
     def close(self) -> None:
         """Hang up; callable from any thread."""

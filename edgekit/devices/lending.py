@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Protocol
 
+from edgekit.base.decode import encode
 from edgekit.base.errors import DeviceError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.options import option
@@ -23,13 +24,13 @@ from edgekit.devices.keeper_client import (
     raise_refusal,
     this_user,
 )
+from edgekit.devices.keeper_messages import DeviceStatus, Request, Turn, answer_as, status_from
 
 DEFAULT_WAIT_SECONDS = 600.0
 
 _SECONDS_TO_ANSWER = 20.0
 """The time limit for the keeper's first answer, which it sends at once."""
 _SECONDS_BETWEEN_TRIES = 0.2
-_LONGEST_NAME = 100
 _DAY_SECONDS = 24 * 3600.0
 
 _lent_to_this_process: set[str] = set()
@@ -97,16 +98,14 @@ class _Farm:
             return False
         if name in _lent_to_this_process:
             return True
-        lease, reservation = found.get("lease"), found.get("reservation")
-        if isinstance(lease, dict):
-            raise _busy(f"{_text(lease, 'owner')} ({_text(lease, 'purpose')}) has {name}")
-        user = this_user().rpartition(":")[0]
-        if isinstance(reservation, dict) and reservation.get("user") != user:
-            raise _busy(f"{name} is reserved for {_text(reservation, 'user')}")
-        state = found.get("state")
-        if state in ("busy", "draining", "drained"):
-            raise _busy(f"{name} is {state}")
-        return state in ("free", "reserved", "starting")
+        lease, reservation = found.lease, found.reservation
+        if lease is not None:
+            raise _busy(f"{lease.owner} ({lease.purpose}) has {name}")
+        if reservation is not None and reservation.user != this_user().rpartition(":")[0]:
+            raise _busy(f"{name} is reserved for {reservation.user}")
+        if found.state in ("busy", "draining", "drained"):
+            raise _busy(f"{name} is {found.state}")
+        return found.state in ("free", "reserved", "starting")
 
 
 class _NoLender:
@@ -149,15 +148,14 @@ def lent(
     if name in _lent_to_this_process:
         yield Lent(name, None)
         return
-    limit = {} if seconds is None else {"seconds": seconds}
-    request = {"do": "take", "owner": this_user(), "purpose": purpose, **limit}
     deadline = time.monotonic() + wait
     with ExitStack() as held:
         conversation = None
         found = _found(name, address)
         while found is not None:
             with suppress(FarmDown):  # it ended since it was asked
-                asked = held.enter_context(Conversation({**request, "device": found["name"]}))
+                request = Request("take", found.name, this_user(), purpose, seconds)
+                asked = held.enter_context(Conversation(encode(request)))
                 if _wait_for_turn(asked, name, wait, deadline, events):
                     conversation = asked
                     break
@@ -173,7 +171,7 @@ def lent(
             _lent_to_this_process.discard(name)
 
 
-def _found(name: str, address: str) -> Mapping[str, Any] | None:
+def _found(name: str, address: str) -> DeviceStatus | None:
     """Return the farm's status of a device; None if no farm of this user has it."""
     try:
         return _of_farm(name, address)
@@ -181,19 +179,17 @@ def _found(name: str, address: str) -> Mapping[str, Any] | None:
         return None
 
 
-def _of_farm(name: str, address: str) -> Mapping[str, Any] | None:
-    devices = ask({"do": "status"}).get("devices")
-    for device in devices if isinstance(devices, list) else []:
-        if isinstance(device, dict) and isinstance(device.get("name"), str):
-            of_device = device.get("address")
-            if of_device == address if of_device and address else device["name"] == name:
-                return device
+def _of_farm(name: str, address: str) -> DeviceStatus | None:
+    for device in status_from(ask(Request("status"))).devices:
+        by_address = bool(device.address and address)
+        if device.address == address if by_address else device.name == name:
+            return device
     return None
 
 
 def _found_after_restart(
     name: str, address: str, wait: float, deadline: float, events: Events
-) -> Mapping[str, Any] | None:
+) -> DeviceStatus | None:
     """Return the device's status once a killed farm is up again; None if no farm has it now.
 
     How long the restart takes does not decide who gets the device: the client waits until its own
@@ -240,41 +236,34 @@ def _wait_for_turn(
         if "granted" in answer:
             return True
         if "waiting" in answer:
-            holder = _holder(answer, name)
-            before = answer.get("before")
-            place = before + 1 if isinstance(before, int) else 1
-            text = f"{holder}: waiting, number {place} in the queue"
+            turn = answer_as(Turn, answer)
+            holder = _holder(turn, name)
+            text = f"{holder}: waiting, number {turn.before + 1} in the queue"
             if text != told and wait > 0:
                 told = text
                 events.warn(text)
         patience = max(deadline - time.monotonic(), 0.0)
 
 
-def _holder(answer: Mapping[str, Any], name: str) -> str:
+def _holder(turn: Turn, name: str) -> str:
     """Say who keeps a client waiting, since when or until when."""
-    reserved, lease = answer.get("reserved"), answer.get("waiting")
-    if isinstance(reserved, dict):
-        until = _clock(reserved.get("left"))
-        return f"{name} is reserved for {_text(reserved, 'user')}" + (until and f" until {until}")
-    if isinstance(lease, dict):
-        age = lease.get("age")
-        since = _clock(-age) if isinstance(age, int | float) else ""
-        who = f"{_text(lease, 'owner')} ({_text(lease, 'purpose')}) has {name}"
+    if turn.reserved is not None:
+        until = _clock(turn.reserved.until - turn.now)
+        return f"{name} is reserved for {turn.reserved.user}" + (until and f" until {until}")
+    if turn.waiting is not None:
+        since = _clock(min(turn.waiting.since - turn.now, 0.0)) if turn.waiting.since else ""
+        who = f"{turn.waiting.owner} ({turn.waiting.purpose}) has {name}"
         return who + (since and f" since {since}")
     return f"a client of the tracker has {name}"
 
 
-def _clock(seconds: object) -> str:
+def _clock(seconds: float) -> str:
     """Return the time of day in so many seconds, with the date if it is not today's."""
-    if not isinstance(seconds, int | float) or not abs(seconds) < 1000 * _DAY_SECONDS:
+    if abs(seconds) >= 1000 * _DAY_SECONDS:
         return ""
     now = datetime.now()
     then = now + timedelta(seconds=seconds)
     return f"{then:%H:%M}" if then.date() == now.date() else f"{then:%Y-%m-%d %H:%M}"
-
-
-def _text(document: Mapping[str, Any], key: str) -> str:
-    return str(document.get(key))[:_LONGEST_NAME]
 
 
 def _busy(text: str) -> DeviceBusy:

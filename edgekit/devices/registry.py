@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from edgekit.base.errors import DeviceError, UsageError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.options import option
 from edgekit.base.paths import config_dir
 from edgekit.base.wording import did_you_mean
+from edgekit.devices.device import Device
 from edgekit.devices.joined import joined_entry
 from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS
-from edgekit.profiles.board import toolchain_of
+from edgekit.profiles.board import Board, toolchain_of
 from edgekit.project import user_file
 from edgekit.project.devices import (
     DeviceEntry,
@@ -29,10 +29,6 @@ from edgekit.project.devices import (
 )
 from edgekit.project.file import Project
 from edgekit.project.user_devices import board_of, devices_file, parse_user_devices, profile_problem
-
-if TYPE_CHECKING:
-    from edgekit.devices.device import Device
-    from edgekit.profiles.board import Board
 
 _HEADER = f"""\
 # The devices that `edgekit device` knows for this user. docs/devices.md describes every key.
@@ -133,21 +129,34 @@ def _over_ssh(entry: LinuxEntry | LineEntry, board: Board, timeout: float) -> De
 
 
 def _on_a_line(entry: LinuxEntry | LineEntry, board: Board, timeout: float) -> Device:
-    from edgekit.devices.serial.device import SerialDevice
+    from edgekit.devices.serial.device import EmulatedChip, SerialDevice
+    from edgekit.devices.serial.joined_line import JoinedLineHost
     from edgekit.devices.serial.lab_host import LabHost
     from edgekit.devices.serial.port import DEFAULT_BAUD
+    from edgekit.twin.microcontroller import hardware_of
 
-    if isinstance(entry, SshEntry | JoinedEntry):
+    if isinstance(entry, SshEntry):
         raise DeviceError(
             f"the serial port of {entry.name} is unknown",
             hint=f"edgekit device add {entry.name} --force --board {board.name} --port "
             "/dev/ttyACM0",
         )
+    baud = entry.baud or board.transport.baud or DEFAULT_BAUD
+    if isinstance(entry, JoinedEntry):
+        return SerialDevice(
+            name=entry.name,
+            board=board,
+            port=entry.where,
+            baud=baud,
+            timeout=timeout,
+            chip=EmulatedChip(hardware_of(board)[1]) if entry.is_emulated else None,
+            host=JoinedLineHost(entry),
+        )
     return SerialDevice(
         name=entry.name,
         board=board,
         port=entry.line,
-        baud=entry.baud or board.transport.baud or DEFAULT_BAUD,
+        baud=baud,
         timeout=timeout,
         probe=entry.probe,
         gdb=toolchain_of(board).tools.gdb or "gdb-multiarch",

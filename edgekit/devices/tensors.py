@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from edgekit.base.errors import BundleError, DeviceError
+from edgekit.base.varying import padded, trimmed, with_lengths
 
 if TYPE_CHECKING:
     from edgekit.base.arrays import Array
@@ -17,21 +18,34 @@ _NPY_HEADER = 1 << 16
 
 
 def in_order(bundle: Bundle, inputs: Mapping[str, Array]) -> list[Array]:
-    return [inputs[entry.spec.name] for entry in bundle.manifest.inputs]
+    """Return the inputs of the bundle's program: padded to their largest size, then the lengths."""
+    return padded([entry.spec for entry in bundle.manifest.inputs], inputs)
 
 
-def named_outputs(bundle: Bundle, arrays: Sequence[Array]) -> dict[str, Array]:
-    """Name the outputs; BundleError if they are not what the manifest promises."""
-    specs = [entry.spec for entry in bundle.manifest.outputs]
+def program_outputs(bundle: Bundle) -> tuple[TensorSpec, ...]:
+    """Return the outputs of the bundle's program, with the lengths."""
+    manifest = bundle.manifest
+    inputs = [entry.spec for entry in manifest.inputs]
+    return with_lengths(inputs, [entry.spec for entry in manifest.outputs])[1]
+
+
+def named_outputs(
+    bundle: Bundle, arrays: Sequence[Array], inputs: Sequence[Array]
+) -> dict[str, Array]:
+    """Name the outputs and trim them to their true sizes; BundleError if they are not what the
+    manifest promises. `inputs` are those of the program."""
     found = [(array.dtype.name, array.shape) for array in arrays]
-    promised = [(spec.dtype, spec.shape) for spec in specs]
+    promised = [(spec.dtype, spec.shape) for spec in program_outputs(bundle)]
     if found != promised:
         raise BundleError(
             f"the model returned {_described(found)} where its manifest promises "
             f"{_described(promised)}",
             hint="the library and the manifest do not match; build the bundle again",
         )
-    return {spec.name: array for spec, array in zip(specs, arrays, strict=True)}
+    own = [entry.spec for entry in bundle.manifest.inputs]
+    lengths = with_lengths(own, ())[0][len(own) :]
+    sizes = {spec.name: int(array) for spec, array in zip(lengths, inputs[len(own) :], strict=True)}
+    return trimmed([entry.spec for entry in bundle.manifest.outputs], arrays, sizes)
 
 
 def npy_bytes(array: Array) -> bytes:

@@ -7,11 +7,11 @@ import selectors
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
 
+from edgekit.base.decode import decode_json
 from edgekit.base.errors import EdgekitError
-from edgekit.base.json_reader import read_json
 from edgekit.devices.keeper_client import LONGEST_LINE
+from edgekit.devices.keeper_messages import Request
 from edgekit.farm.control import refusal
 
 _SECONDS_TO_SEND = 5.0
@@ -24,7 +24,7 @@ class Client:
         self,
         stream: socket.socket,
         selector: selectors.BaseSelector,
-        answer: Callable[[Client, Mapping[str, Any]], Mapping[str, object] | None],
+        answer: Callable[[Client, Request], Mapping[str, object] | None],
     ) -> None:
         self.on_hangup: Callable[[], None] = lambda: None
         self._stream = stream
@@ -72,14 +72,11 @@ class Client:
 
     def _process(self, line: bytes) -> None:
         try:
-            request = read_json(line)
-            if not isinstance(request, dict):
-                raise TypeError("no object")
-            answer = self._answer(self, request)
+            answer = self._answer(self, decode_json(Request, line, ignore_unknown=True))
         except EdgekitError as error:
             answer = refusal(error)
-        except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
-            answer = {"error": "the farm does not understand the request", "hint": ""}
+        except ValueError as error:
+            answer = {"error": f"the farm does not understand the request: {error}", "hint": ""}
         if answer is not None:
             self.send(answer)
             self.end()

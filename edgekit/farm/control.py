@@ -13,7 +13,7 @@ from edgekit.base.errors import DeviceError, EdgekitError
 from edgekit.base.files import storage_errors, try_lock
 from edgekit.base.unix_sockets import reachable
 from edgekit.devices.keeper_client import LONGEST_LINE, ask, farm_folder, socket_path, this_user
-from edgekit.farm.status import FarmStatus, status_from
+from edgekit.devices.keeper_messages import FarmStatus, Request, status_from
 
 _BLOCK = 1 << 16
 _SECONDS_TO_END = 30.0
@@ -27,42 +27,31 @@ def lock_path() -> Path:
 
 
 def farm_status() -> FarmStatus:
-    return status_from(ask({"do": "status"}))
+    return status_from(ask(Request("status")))
 
 
 def drain(name: str) -> FarmStatus:
     """Stop handing out a device; a running session ends first."""
-    return status_from(ask({"do": "drain", "device": name}))
+    return status_from(ask(Request("drain", name)))
 
 
 def resume(name: str) -> FarmStatus:
-    return status_from(ask({"do": "resume", "device": name}))
+    return status_from(ask(Request("resume", name)))
 
 
 def reserve(name: str, seconds: float, purpose: str = "") -> FarmStatus:
     """Reserve a device for this user; what others do on it ends first."""
-    return status_from(
-        ask(
-            {
-                "do": "reserve",
-                "device": name,
-                "owner": this_user(),
-                "purpose": purpose,
-                "seconds": seconds,
-            }
-        )
-    )
+    return status_from(ask(Request("reserve", name, this_user(), purpose, seconds)))
 
 
 def release(name: str, *, force: bool = False) -> FarmStatus:
     """End this user's reservation of a device; with `force`, that of any user."""
-    request = {"do": "release", "device": name, "owner": this_user(), "force": force}
-    return status_from(ask(request))
+    return status_from(ask(Request("release", name, this_user(), force=force)))
 
 
 def down() -> FarmStatus:
     """Tell the farm to end, and return its last status."""
-    return status_from(ask({"do": "down"}))
+    return status_from(ask(Request("down")))
 
 
 def wait_for_end(pid: int) -> None:
@@ -80,19 +69,18 @@ def wait_for_end(pid: int) -> None:
 
 def read_hosts_again() -> FarmStatus:
     """Make the farm read again which hosts have joined."""
-    return status_from(ask({"do": "hosts"}))
+    return status_from(ask(Request("hosts")))
 
 
 def note_lease(port: int, offer: str, owner: str, purpose: str, seconds: float) -> None:
     """Record who uses the device behind a port, for as long as the session may last. The tracker's
     offer tells the session from the previous one."""
-    lease = {"owner": owner, "purpose": purpose, "seconds": seconds}
-    ask({"do": "lease", "port": port, "offer": offer, **lease})
+    ask(Request("lease", "", owner, purpose, seconds, port, offer))
 
 
 def fair_priority(owner: str) -> int:
     """Return the priority for a request to the tracker: higher for owners of fewer devices."""
-    return int(ask({"do": "priority", "owner": owner})["priority"])
+    return int(ask(Request("priority", owner=owner))["priority"])
 
 
 def listen() -> socket.socket:

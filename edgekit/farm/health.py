@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
 
-State = Literal[
-    "starting", "free", "busy", "reserved", "lost", "quarantined", "draining", "drained"
-]
-"""The states that people see; a reserved device has another one in `Health`."""
+from edgekit.devices.keeper_messages import State
 
 SERVING: tuple[State, ...] = ("starting", "free", "busy", "lost", "draining")
 """The states in which a worker runs or is about to be started."""
@@ -48,6 +44,7 @@ def silence_of_a_turn(before: float, now: float) -> float:
 @dataclass(frozen=True)
 class Health:
     state: State = "starting"
+    """Never reserved: a reservation is no part of a device's health."""
     since: float = 0.0
     reason: str = ""
     """The reason why the device is unavailable; empty if it is available."""

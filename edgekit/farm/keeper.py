@@ -21,17 +21,23 @@ from edgekit.base.errors import EdgekitError, StorageError
 from edgekit.base.events import Events
 from edgekit.base.own_listener import Door
 from edgekit.devices.keeper_client import socket_path
+from edgekit.devices.keeper_messages import (
+    DeviceStatus,
+    FarmStatus,
+    Lease,
+    Request,
+    Reservation,
+    no_such_device,
+)
 from edgekit.farm import health
 from edgekit.farm.clients import Client
 from edgekit.farm.control import listen
 from edgekit.farm.health import Health
 from edgekit.farm.hosts.file import known_hosts_of_farm
 from edgekit.farm.hosts.joined import JoinedHost
-from edgekit.farm.loans import Loans, owner_and_purpose
+from edgekit.farm.loans import Loans, read_reservations, write_reservations
 from edgekit.farm.own_device import OwnDevice
 from edgekit.farm.plan import FarmPlan
-from edgekit.farm.reservations import read_reservations, write_reservations
-from edgekit.farm.status import DeviceStatus, FarmStatus, Lease, Reservation, no_such_device
 from edgekit.farm.worker_process import WorkerProcess
 from edgekit.rpc.protocol import TrackerAddress
 
@@ -215,16 +221,17 @@ class Keeper:
                 else:
                     stream.close()
 
-    def _answer(self, client: Client, request: Mapping[str, Any]) -> dict[str, object] | None:
+    def _answer(self, client: Client, request: Request) -> dict[str, object] | None:
         """Answer a request; None if the answer comes later."""
-        now, what = self._now(), request["do"]
+        now, what = self._now(), request.do
         if what == "status":
             return self._recent_status()
         self._status_at = -math.inf
         if what in _OF_A_DEVICE:
-            found = self._find(str(request["device"]))
+            found = self._find(request.device)
             if isinstance(found, DeviceStatus):
-                self._ask_host(client, {**request, "device": found.name}, self._hosts[found.host])
+                remote = replace(request, device=found.name)
+                self._ask_host(client, remote, self._hosts[found.host])
                 return None
             if what == "entry":
                 member = found.member
@@ -233,6 +240,7 @@ class Keeper:
                     "entry": dict(member.settings),
                     "address": member.address,
                     "is_line": not member.key,
+                    "project": str(self._plan.project or ""),
                 }
             if what == "take":
                 self._loans.take(client, found, request, now)
@@ -249,13 +257,11 @@ class Keeper:
         elif what == "lease":
             return self._lease(client, request, now)
         elif what == "priority":
-            return {"priority": _HIGHEST_PRIORITY - self._held_by(str(request["owner"]))}
+            return {"priority": _HIGHEST_PRIORITY - self._held_by(request.owner)}
         elif what == "hosts":
             self._read_hosts()
         elif what == "down":
             self._over = True
-        else:
-            raise KeyError(what)
         answer: dict[str, object] = encode(self.status())
         return answer
 
@@ -278,15 +284,15 @@ class Keeper:
             raise no_such_device(name, known)
         return known[name]
 
-    def _ask_host(self, client: Client, request: Mapping[str, Any], host: JoinedHost) -> None:
+    def _ask_host(self, client: Client, request: Request, host: JoinedHost) -> None:
         """Pass a request on to the host that has the device, and its answers to the client."""
 
         def answered(answer: Mapping[str, Any] | None) -> None:
             if answer is None:
                 client.end()
-            elif "error" in answer or request["do"] in ("take", "lease"):
+            elif "error" in answer or request.do in ("take", "lease"):
                 client.send(answer)
-            elif request["do"] == "entry":
+            elif request.do == "entry":
                 client.send({**answer, "host": vars(host.host)})
             else:
                 host.take({"state": "news", "status": answer, "ports": host.ports}, self._now())
@@ -294,11 +300,8 @@ class Keeper:
 
         client.on_hangup = host.ask(request, answered)
 
-    def _lease(
-        self, client: Client, request: Mapping[str, Any], now: float
-    ) -> dict[str, object] | None:
-        port, offer = int(request["port"]), str(request["offer"])
-        until = now + float(request["seconds"])
+    def _lease(self, client: Client, request: Request, now: float) -> dict[str, object] | None:
+        port, until = request.port, now + (request.seconds or 0.0)
         for device in self._devices.values():
             if port and device.port == port:
                 device.leases = {
@@ -307,8 +310,8 @@ class Keeper:
                     if (lease.until or 0) > now or other == device.offer
                 }
                 if len(device.leases) < _MOST_LEASES:
-                    owner, purpose = owner_and_purpose(request)
-                    device.leases[offer] = Lease(owner, purpose, until, now)
+                    lease = Lease(request.owner, request.purpose, until, now)
+                    device.leases[request.offer] = lease
                 return {"noted": True}
         for host in self._hosts.values():
             if port and port in host.ports.values():
@@ -327,11 +330,9 @@ class Keeper:
                 self._devices[name].turns.reservation = reservation
         return found
 
-    def _reserve_or_release(
-        self, device: OwnDevice, request: Mapping[str, Any], now: float
-    ) -> None:
+    def _reserve_or_release(self, device: OwnDevice, request: Request, now: float) -> None:
         before = device.turns.reservation
-        change = self._loans.reserve if request["do"] == "reserve" else self._loans.release
+        change = self._loans.reserve if request.do == "reserve" else self._loans.release
         change(device, request, now)
         after = device.turns.reservation
         # Those of devices that this farm lacks now stay in the file.

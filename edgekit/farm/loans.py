@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
-from edgekit.base.errors import UsageError
+from edgekit.base.decode import DecodeError, decode_json, encode
+from edgekit.base.errors import StorageError, UsageError
+from edgekit.base.files import storage_errors, write_atomically
 from edgekit.base.wording import duration
+from edgekit.devices.keeper_client import farm_folder
+from edgekit.devices.keeper_messages import Request, Reservation, Turn
 from edgekit.farm import health
 from edgekit.farm.clients import Client
 from edgekit.farm.own_device import OwnDevice
-from edgekit.farm.status import Reservation
 from edgekit.farm.turns import LeaseRequest, user_of
 
-_LONGEST_TEXT = 100
 _SHORTEST_RESERVATION = 1.0
 
 
@@ -30,9 +34,7 @@ class Loans:
         self.changed = False
         """Whether a lease or a queue has changed since a caller reset this."""
 
-    def take(
-        self, client: Client, device: OwnDevice, request: Mapping[str, Any], now: float
-    ) -> None:
+    def take(self, client: Client, device: OwnDevice, request: Request, now: float) -> None:
         """Put a client's request into the device's queue. `turn` grants it."""
         if device.health.state in ("drained", "draining"):
             raise UsageError(
@@ -40,12 +42,8 @@ class Loans:
                 hint=f"put it back with edgekit farm resume {device.name}",
             )
         self._last_number += 1
-        seconds = request.get("seconds")
         waiting = LeaseRequest(
-            self._last_number,
-            *owner_and_purpose(request),
-            None if seconds is None else float(seconds),
-            now,
+            self._last_number, request.owner, request.purpose, request.seconds, now
         )
         self._clients[waiting.number] = client
         device.turns.add(waiting)
@@ -81,10 +79,9 @@ class Loans:
             self._dismiss(waiting, {"error": why, "hint": ""})
         device.turns.waiting.clear()
 
-    def reserve(self, device: OwnDevice, request: Mapping[str, Any], now: float) -> None:
+    def reserve(self, device: OwnDevice, request: Request, now: float) -> None:
         """Reserve a device for the user who asks; the work under way ends first."""
-        owner, purpose = owner_and_purpose(request)
-        user, seconds = user_of(owner), float(request["seconds"])
+        user, seconds = user_of(request.owner), request.seconds or 0.0
         if not _SHORTEST_RESERVATION <= seconds <= self._longest:
             raise UsageError(
                 f"a reservation may last from 1 s to {duration(self._longest)}",
@@ -92,16 +89,16 @@ class Loans:
             )
         if not device.turns.admits(user):
             raise _reserved(device, now)
-        device.turns.reservation = Reservation(user, now + seconds, purpose)
+        device.turns.reservation = Reservation(user, now + seconds, request.purpose)
 
-    def release(self, device: OwnDevice, request: Mapping[str, Any], now: float) -> None:
+    def release(self, device: OwnDevice, request: Request, now: float) -> None:
         """End a reservation of the user who asks; with `force`, that of any user."""
-        user = user_of(str(request["owner"]))
+        user = user_of(request.owner)
         if device.turns.reservation is None:
             raise UsageError(
                 f"{device.name} is not reserved", hint="`edgekit farm queue` lists the reservations"
             )
-        if not device.turns.admits(user) and not request.get("force"):
+        if not device.turns.admits(user) and not request.force:
             raise _reserved(device, now)
         device.turns.reservation = None
 
@@ -112,17 +109,7 @@ class Loans:
         if self._told.get(waiting.number) == news:
             return
         self._told[waiting.number] = news
-        # Durations, as the clock of the client may differ.
-        holder = None
-        if lease is not None:
-            age = max(now - lease.since, 0) if lease.since else None
-            holder = {"owner": lease.owner, "purpose": lease.purpose, "age": age}
-        reserved = None
-        if kept is not None:
-            reserved = {"user": kept.user, "left": kept.until - now}
-        self._clients[waiting.number].send(
-            {"waiting": holder, "before": place, "reserved": reserved}
-        )
+        self._clients[waiting.number].send(encode(Turn(lease, place, kept, now)))
 
     def _dismiss(self, request: LeaseRequest, why: Mapping[str, object]) -> None:
         client = self._forget(request)
@@ -134,10 +121,6 @@ class Loans:
         return self._clients.pop(request.number)
 
 
-def owner_and_purpose(request: Mapping[str, Any]) -> tuple[str, str]:
-    return str(request["owner"])[:_LONGEST_TEXT], str(request["purpose"])[:_LONGEST_TEXT]
-
-
 def _reserved(device: OwnDevice, now: float) -> UsageError:
     reservation = device.turns.reservation
     assert reservation is not None
@@ -146,3 +129,36 @@ def _reserved(device: OwnDevice, now: float) -> UsageError:
         f"{device.name} is reserved for {reservation.user} for another {left}",
         hint=f"wait for its end; edgekit farm release {device.name} --force ends it now",
     )
+
+
+@dataclass(frozen=True)
+class _File:
+    reservations: Mapping[str, Reservation]
+
+
+def reservations_file() -> Path:
+    return farm_folder() / "reservations.json"
+
+
+def read_reservations(now: float) -> dict[str, Reservation]:
+    """Return the reservations by device that are not over; StorageError if the file is damaged."""
+    path = reservations_file()
+    with storage_errors("read the reservations", path):
+        if not path.exists():
+            return {}
+        text = path.read_text(errors="replace")
+    try:
+        found = decode_json(_File, text)
+    except (DecodeError, ValueError) as error:
+        raise StorageError(
+            f"the reservations in {path} are damaged: {error}",
+            hint="reserve the devices again",
+        ) from error
+    return {name: kept for name, kept in found.reservations.items() if kept.until > now}
+
+
+def write_reservations(reservations: Mapping[str, Reservation]) -> None:
+    path = reservations_file()
+    document = {"reservations": {name: asdict(kept) for name, kept in reservations.items()}}
+    with storage_errors("write the reservations", path):
+        write_atomically(path, json.dumps(document))

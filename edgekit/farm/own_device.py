@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from edgekit.devices.keeper_messages import DeviceStatus, Lease
 from edgekit.farm import health
 from edgekit.farm.health import Health
 from edgekit.farm.plan import FarmPlan, Member
-from edgekit.farm.status import DeviceStatus, Lease
 from edgekit.farm.turns import Turns
 from edgekit.farm.worker_process import WorkerProcess
 
@@ -26,13 +26,13 @@ class OwnDevice:
     leases: dict[str, Lease] = field(default_factory=dict)
     """Leases by the tracker's offer: a lease may arrive before its session does."""
     turns: Turns = field(default_factory=Turns)
-    is_emulated: bool = field(init=False)
+    is_emulated: bool | None = field(init=False)
     """Whether it is a twin of this host, or said when it came up that it is emulated."""
     load: float | None = None
     temperature: float | None = None
 
     def __post_init__(self) -> None:
-        self.is_emulated = self.member.is_emulated
+        self.is_emulated = self.member.is_emulated or None
 
     @property
     def name(self) -> str:

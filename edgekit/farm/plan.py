@@ -70,7 +70,7 @@ def _member(device: KnownDevice, project: Project | None, *, is_named: bool) -> 
     except ProfileError:
         # The worker fails with the reason, until the profile is back.
         has_os = not entry.has_line
-    if not has_os and not entry.has_line:
+    if not (has_os or entry.has_line or entry.is_twin):
         if not is_named:
             return None
         raise UsageError(

@@ -13,10 +13,10 @@ from edgekit.base.errors import DeviceError, EdgekitError, UsageError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import storage_errors, try_lock
 from edgekit.devices.keeper_client import farm_folder
+from edgekit.devices.keeper_messages import FarmStatus
 from edgekit.farm.control import farm_status, lock_path
 from edgekit.farm.keeper import Keeper
 from edgekit.farm.plan import FarmPlan
-from edgekit.farm.status import FarmStatus
 from edgekit.rpc.protocol import TrackerAddress
 from edgekit.rpc.tracker import RunningTracker, run_tracker, running_tracker
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from edgekit.farm.status import Lease, Reservation, Waiter
+from edgekit.devices.keeper_messages import Lease, Reservation, Waiter
 
 
 @dataclass(frozen=True)

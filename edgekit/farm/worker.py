@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
@@ -18,16 +19,17 @@ from typing import TYPE_CHECKING
 from edgekit.base.errors import EdgekitError
 from edgekit.base.events import SILENT
 from edgekit.base.parent_process import end_with_parent
+from edgekit.devices.base import DeviceBusy
 from edgekit.devices.lending import NO_LENDER
 from edgekit.devices.registry import find_device, known_devices
-from edgekit.farm.line_watch import watch_line
 from edgekit.farm.vitals import Vitals, vitals_reported
 from edgekit.rpc.protocol import LOOPBACK, TrackerAddress
 from edgekit.rpc.server import ServePlan, ServingEvent, serve_until_lost
 
 if TYPE_CHECKING:
-    from edgekit.devices.device import Device
+    from edgekit.devices.device import Device, HasLine
     from edgekit.devices.linux.connection import Connection
+
 
 Say = Callable[[dict[str, object]], None]
 
@@ -38,7 +40,7 @@ def main() -> None:
     name, project, key, tracker_port, port = sys.argv[1:]
     with reported() as say:
         threading.Thread(target=_wait_for_keepers_end, daemon=True).start()
-        device = _device(name, project)
+        device = device_named(name, project).lent_by(NO_LENDER)
         if not key:  # TVM's tracker cannot hand it out
             watch_line(device.line(), say)
             return
@@ -96,7 +98,8 @@ def _serve(plan: ServePlan, say: Say) -> None:
     serve_until_lost(plan, report, during, SILENT)
 
 
-def _device(name: str, project: str) -> Device:
+def device_named(name: str, project: str) -> Device:
+    """Return a device of this host, of the user or of the project file."""
     from pathlib import Path
 
     from edgekit.devices.choice import device_for
@@ -105,7 +108,7 @@ def _device(name: str, project: str) -> Device:
     found = read_project(Path(project)) if project else None
     known = find_device(name, known_devices(found))
     board = known.board(found.folder if found else None)
-    return device_for(board, name, {name: known.entry}).lent_by(NO_LENDER)
+    return device_for(board, name, {name: known.entry})
 
 
 def _wait_for_keepers_end() -> None:
@@ -117,6 +120,34 @@ def _wait_for_keepers_end() -> None:
 
 def end_with_keeper() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
+
+
+SECONDS_BETWEEN_QUESTIONS = 30.0
+_SECONDS_TO_ANSWER = 10.0
+"""The time limit for the firmware; long, as a busy host takes seconds, and others wait for it."""
+
+
+def watch_line(device: HasLine, say: Callable[[dict[str, object]], None]) -> None:
+    """Report the device's state until it is lost; DeviceError says why."""
+    with device.looking() as hold:
+        measured_by = device.measured_by
+        said, asked = "", -SECONDS_BETWEEN_QUESTIONS
+        while True:
+            try:
+                with hold() as line:
+                    is_due = time.monotonic() - asked >= SECONDS_BETWEEN_QUESTIONS or not said
+                    if is_due and not line.is_blank():  # a blank one waits for its firmware
+                        measured_by = device.check_answer(line, _SECONDS_TO_ANSWER)
+                        asked = time.monotonic()
+                found = "free"
+            except DeviceBusy:
+                found = "in use"
+            if not said:
+                say({"state": "up", "is_emulated": measured_by == "emulator"})
+            if found != said:
+                say({"state": found})
+                said = found
+            time.sleep(device.seconds_between_looks)
 
 
 if __name__ == "__main__":

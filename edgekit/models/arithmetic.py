@@ -50,6 +50,17 @@ def math_function(block: Any, name: str, value: Any) -> Any:
     )
 
 
+def arc_tangent(block: Any, first: Any, second: Any) -> Any:
+    """Return the angle of the point with the ordinate `first`, for floats of 32 bits."""
+    return _emitted(
+        block,
+        "atan2",
+        lambda x, y: tirx.call_pure_extern("float32", "atan2f", x, y),
+        first,
+        second,
+    )
+
+
 def floored_remainder(block: Any, first: Any, second: Any) -> Any:
     """Return the remainder with the sign of `second`."""
     dtype = str(first.ty.dtype)

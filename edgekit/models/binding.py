@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from edgekit.base.arrays import Array, numpy_dtype
 from edgekit.base.errors import ModelError
 from edgekit.base.options import option
+from edgekit.base.shapes import Shape
 from edgekit.base.tensors import OpenTensorSpec, TensorSpec
 from edgekit.base.wording import counted
 from edgekit.models.model import ModelSource
+from edgekit.models.ranges import check_open, ranges_of
 
 UNKNOWN_RANK = "..."
 EXAMPLE_EXTENTS = (1, 3, 224, 224)
@@ -25,6 +27,8 @@ class Bound:
 
     inputs: tuple[TensorSpec, ...]
     constants: Mapping[str, Array]
+    ranges: Mapping[str, Shape] = field(default_factory=dict)
+    """The shapes of the inputs that vary, with a range in each such dimension."""
 
 
 def bind_inputs(
@@ -37,20 +41,30 @@ def bind_inputs(
         for name in given:
             _check_name(name, known, option(what))
     specs = tuple(spec for spec in declared if spec.name not in source.constants)
+    check_open(specs, source.ranges)
     extents = _named_extents(specs, source.shapes)
-    closed = tuple(_close(spec, source.shapes.get(spec.name), extents) for spec in specs)
-    _check_all_closed(closed)
+    inputs = tuple(_close(spec, source.shapes.get(spec.name), extents) for spec in specs)
+    _check_all_closed(inputs)
+    bound = tuple(closed(spec) for spec in inputs)
     return Bound(
-        tuple(
-            TensorSpec(spec.name, spec.dtype, tuple(int(extent) for extent in spec.shape))
-            for spec in closed
-        ),
+        bound,
         {
             spec.name: _constant(spec, source.constants[spec.name])
             for spec in declared
             if spec.name in source.constants
         },
+        ranges_of(
+            specs,
+            {spec.name: spec.shape for spec in bound},
+            {**source.shapes, **source.ranges},
+        ),
     )
+
+
+def closed(spec: OpenTensorSpec, shape: tuple[int, ...] | None = None) -> TensorSpec:
+    """Return the same tensor with this shape, or with its own, which is known."""
+    extents = tuple(int(extent) for extent in (spec.shape if shape is None else shape))
+    return TensorSpec(spec.name, spec.dtype, extents, spec.quantization)
 
 
 def known_extents(spec: OpenTensorSpec, source: ModelSource) -> OpenTensorSpec:

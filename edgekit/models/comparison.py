@@ -26,7 +26,7 @@ Value = float | int | bool
 ALL_ZERO_ATOL = 1e-7
 """The tolerance where the oracle's whole tensor is zero and nothing gives a scale."""
 
-ORACLE_NOISE_CAP = 0.02
+ORACLE_NOISE_CAP = 0.05
 """The largest share of the largest expected magnitude that counts as the oracle's own error."""
 
 QUANTISED_STEPS = 1

@@ -35,7 +35,7 @@ def load_image(path: Path, spec: TensorSpec, preprocess: Preprocess) -> Array:
     if preprocess.on == "board":
         height, width, _ = spec.shape
         return _decode(path, preprocess, width, height).astype(np.uint8)
-    height, width = _image_extent(spec, preprocess)
+    height, width = image_extent(spec, preprocess)
     pixels = _decode(path, preprocess, width, height)
     if preprocess.color == "bgr":
         pixels = pixels[:, :, ::-1]
@@ -46,7 +46,8 @@ def load_image(path: Path, spec: TensorSpec, preprocess: Preprocess) -> Array:
     return np.ascontiguousarray(_store(values, spec).reshape(spec.shape))
 
 
-def _image_extent(spec: TensorSpec, preprocess: Preprocess) -> tuple[int, int]:
+def image_extent(spec: TensorSpec, preprocess: Preprocess) -> tuple[int, int]:
+    """Return height and width of the images that an input takes; InputError for another shape."""
     shape = spec.shape[1:] if len(spec.shape) == 4 and spec.shape[0] == 1 else spec.shape
     if len(shape) == 3:
         if preprocess.layout == "NCHW":

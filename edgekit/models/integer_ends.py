@@ -12,7 +12,7 @@ from edgekit.base.errors import ModelError
 from edgekit.base.options import option
 from edgekit.base.tensors import Quantization, TensorSpec
 from edgekit.base.tvm_compat import constant_array
-from edgekit.compiler.rewriting import is_call
+from edgekit.compiler.rewriting import is_call, with_main
 
 Calls = list[tuple[Any, Any]]
 """Calls, and the variables that take their places."""
@@ -55,14 +55,7 @@ def with_integer_ends(module: Any, inputs: Specs, outputs: Specs) -> tuple[Any, 
             "`edgekit quantize`",
         )
     body = _Ends(module, replaced).visit_expr(function.body)
-    whole = relax.Function(parameters, body, None, function.is_pure, function.attrs)
-    module.update_func(module.get_global_var("main"), whole)
-    for transform in (
-        relax.transform.Normalize(),
-        relax.transform.CanonicalizeBindings(),
-        relax.transform.DeadCodeElimination(["main"]),
-    ):
-        module = transform(module)
+    module = with_main(module, parameters, body)
     return module, tuple(given), tuple(made)
 
 

@@ -105,8 +105,8 @@ def _count(file: Path, entries: Mapping[str, NpzEntry], spec: TensorSpec) -> int
         raise InputError(f"{spec.name!r} in {file} is too large to be read at once", hint=_HINT)
     bare_bfloat16 = spec.dtype == "bfloat16" and header.dtype == np.dtype("V2")
     is_type = bare_bfloat16 or header.dtype.newbyteorder("=") == numpy_dtype(spec.dtype)
-    if not is_type or header.shape[1:] != spec.shape or not header.shape:
-        wanted = ", ".join(["N", *map(str, spec.shape)])
+    if not is_type or not header.shape or not spec.admits(header.shape[1:]):
+        wanted = ", ".join(["N", *filter(None, [spec.shape_in_words()[1:-1]])])
         raise InputError(
             f"{file} holds {header.dtype.name}{list(header.shape)}, and samples of the input "
             f"{spec.name!r} are {spec.dtype}[{wanted}]",

@@ -8,20 +8,23 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias, cast, get_args
 
 from edgekit.base.errors import ModelError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import sha256_file
 from edgekit.base.options import option
+from edgekit.base.shapes import Shape, has_range, largest, shape_text
 from edgekit.base.tensors import OpenTensorSpec, TensorSpec
 from edgekit.base.wording import nearest
 from edgekit.models.ends import NO_ENDS, Ends
+from edgekit.models.leftovers import REFUSED, Leftover, Leftovers
 from edgekit.models.other_formats import refusal
 
 if TYPE_CHECKING:
@@ -43,6 +46,8 @@ class Adaptation:
     """Whether given shapes override those that the file fixes."""
     ends: EndType = "float"
     """The type of the inputs and outputs that the model only quantises."""
+    state: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """Outputs, each with the input that takes its value in the next call."""
 
 
 AS_IN_THE_FILE = Adaptation()
@@ -65,6 +70,10 @@ class ModelSource:
     """The files that `sha256` covers, the model file first."""
     ends: Ends = NO_ENDS
     """What stands before and behind the model."""
+    ranges: Mapping[str, Shape] = field(default_factory=dict)
+    """The given shapes with a dimension that varies; `shapes` has them at their largest."""
+    leftovers: Leftovers = REFUSED
+    """What becomes of nodes that can't be compiled. `sha256` does not cover it."""
 
     @property
     def name(self) -> str:
@@ -112,6 +121,16 @@ class Model:
     outputs: tuple[TensorSpec, ...]
     repairs: tuple[str, ...]
     """The repairs made on import, as sentences for the user."""
+    leftovers: tuple[Leftover, ...] = ()
+    """The parts that stay ONNX, in the order of their calls."""
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The model's own inputs and outputs, without what stands before and behind it."""
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[OpenTensorSpec, ...]
 
 
 class Frontend(Protocol):
@@ -124,24 +143,37 @@ class Frontend(Protocol):
 
     def scan(self, source: ModelSource) -> ModelScan: ...
 
+    def signature(self, source: ModelSource) -> Signature:
+        """Return the inputs and outputs with their quantisation, without TVM."""
+
     def load(self, source: ModelSource, events: Events) -> Model: ...
+
+
+class Joiner(Protocol):
+    """The package that writes what stands before and behind models."""
+
+    def with_ends(self, model: Model) -> Model:
+        """Return the model with the ends of its source around it."""
 
 
 def open_model(
     path: Path,
-    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    shapes: Mapping[str, Shape] | None = None,
     constants: Mapping[str, np.ndarray] | None = None,
     ends: Ends = NO_ENDS,
     adaptation: Adaptation = AS_IN_THE_FILE,
 ) -> ModelSource:
     """Open a model file and determine its format and hash, without TVM."""
-    shapes = dict(sorted((shapes or {}).items()))
+    given = sorted((shapes or {}).items())
+    ranges = {name: shape for name, shape in given if has_range(shape)}
+    sizes = {name: largest(shape) for name, shape in given}
     constants = dict(sorted((constants or {}).items()))
     model_format = _format_of(path)
-    ends = ends.settled(path.name, takes_ends=model_format == "onnx")
+    ends = ends.settled()
     before = _stamps([path])
     files = tuple(file.absolute() for file in _frontend(model_format).content_files(path))
-    digest = _digest(files, shapes, constants, ends, adaptation)
+    bound = _Bound(sizes, ranges, constants, ends)
+    digest = _digest(files, bound, adaptation)
     if before is None or _stamps([path]) != before:
         raise _changed(path)
     if adaptation.reshape and model_format == "torch":
@@ -149,15 +181,23 @@ def open_model(
             f"{option('reshape')} can't change the shapes of an exported program",
             hint="export it with dynamic shapes: torch.export.export(..., dynamic_shapes=...)",
         )
-    return ModelSource(path, model_format, digest, shapes, constants, adaptation, files, ends)
+    source = ModelSource(
+        path, model_format, digest, sizes, constants, adaptation, files, ends, ranges
+    )
+    _check_ranges(source)
+    return source
 
 
-def as_built(source: ModelSource, sha256: str) -> ModelSource:
-    """Return the source with the adaptation that gives it this hash; unchanged if none does."""
-    given = (source.shapes, source.constants, source.ends)
-    for reshape, kind in product((False, True), get_args(EndType)):
-        adaptation = Adaptation(reshape, kind)
-        if _digest(source.files, *given, adaptation) == sha256:
+def as_built(source: ModelSource, sha256: str, inputs: Sequence[TensorSpec]) -> ModelSource:
+    """Return the source with the adaptation that gives it this hash; unchanged if none does.
+
+    `inputs` are those of the program that was built.
+    """
+    given = _bound(source)
+    carried = tuple(sorted((spec.state, spec.name) for spec in inputs if spec.state))
+    for reshape, kind, state in product((False, True), get_args(EndType), {(), carried}):
+        adaptation = Adaptation(reshape, kind, state)
+        if _digest(source.files, given, adaptation) == sha256:
             return replace(source, adaptation=adaptation, sha256=sha256)
     return source
 
@@ -183,6 +223,14 @@ def check_inputs(source: ModelSource) -> None:
     _frontend(source.format).check_inputs(source)
 
 
+def signature_of(source: ModelSource) -> Signature:
+    """Return the model's own inputs and outputs, without TVM."""
+    found = _frontend(source.format).signature(source)
+    paired = {name: output for output, name in source.adaptation.state}
+    inputs = (replace(spec, state=paired.get(spec.name, spec.state)) for spec in found.inputs)
+    return replace(found, inputs=tuple(inputs))
+
+
 def scan_model(source: ModelSource) -> ModelScan:
     """List the content of a model file, and the parts that can't be imported."""
     with held(source):
@@ -193,12 +241,39 @@ def import_model(source: ModelSource, events: Events = SILENT) -> Model:
     """Turn a model file into a Relax module with every shape known."""
     with held(source):
         model = _frontend(source.format).load(source, events)
-    if source.adaptation.ends == "float":
-        return model
-    from edgekit.models.integer_ends import with_integer_ends
+    if source.adaptation.ends != "float":
+        from edgekit.models.integer_ends import with_integer_ends
 
-    module, inputs, outputs = with_integer_ends(model.module, model.inputs, model.outputs)
-    return replace(model, module=module, inputs=inputs, outputs=outputs)
+        module, inputs, outputs = with_integer_ends(model.module, model.inputs, model.outputs)
+        model = replace(model, module=module, inputs=inputs, outputs=outputs)
+    if source.adaptation.state:
+        from edgekit.models.state_pairs import with_state
+
+        inputs = with_state(source.adaptation.state, model.inputs, model.outputs)
+        model = replace(model, inputs=inputs)
+    if source.ends:
+        joiner = cast(Joiner, import_module("edgekit.models.onnx"))  # which writes them
+        model = joiner.with_ends(model)
+    return model
+
+
+def _check_ranges(source: ModelSource) -> None:
+    """Refuse ranges where sizes can't vary, before the file is read."""
+    if not source.ranges:
+        return
+    name, shape = next(iter(source.ranges.items()))
+    given = option("shape", f"{name}={shape_text(shape)}")
+    if source.format == "tflite":
+        raise ModelError(
+            f"{given} gives a range, and the sizes of a TFLite model are fixed",
+            hint=f"give one size: {option('shape', f'{name}={shape_text(source.shapes[name])}')}; "
+            "or use the ONNX or PyTorch model that it was made from",
+        )
+    if source.adaptation.reshape:
+        raise ModelError(
+            f"{given} gives a range, and {option('reshape')} writes one size into the file",
+            hint=f"leave out {option('reshape')}, or export the model with that dimension open",
+        )
 
 
 def _format_of(path: Path) -> ModelFormat:
@@ -226,30 +301,39 @@ def _format_of(path: Path) -> ModelFormat:
 
 
 def _frontend(model_format: ModelFormat) -> Frontend:
-    from importlib import import_module
-
     return cast(Frontend, import_module(f"edgekit.models.{model_format}"))
 
 
-def _digest(
-    files: Iterable[Path],
-    shapes: Mapping[str, tuple[int, ...]],
-    constants: Mapping[str, np.ndarray],
-    ends: Ends,
-    adaptation: Adaptation,
-) -> str:
+class _Bound(NamedTuple):
+    """What a user gives for a model."""
+
+    shapes: Mapping[str, tuple[int, ...]]
+    ranges: Mapping[str, Shape]
+    constants: Mapping[str, np.ndarray]
+    ends: Ends
+
+
+def _bound(source: ModelSource) -> _Bound:
+    return _Bound(source.shapes, source.ranges, source.constants, source.ends)
+
+
+def _digest(files: Iterable[Path], given: _Bound, adaptation: Adaptation) -> str:
     digest = hashlib.sha256()
     for file in files:
         digest.update(bytes.fromhex(sha256_file(file)))
-    for name, shape in shapes.items():
+    for name, shape in given.shapes.items():
         digest.update(f"shape {name!r} {shape!r}\n".encode())
-    for name, value in constants.items():
+    for name, ranges in given.ranges.items():
+        digest.update(f"range {name!r} {shape_text(ranges)}\n".encode())
+    for name, value in given.constants.items():
         digest.update(f"constant {name!r} {value.dtype} {value.shape!r}\n".encode())
         digest.update(value.tobytes())
-    if ends:
-        digest.update(ends.in_program.identity().encode())
-    if adaptation != AS_IN_THE_FILE:
+    if given.ends:
+        digest.update(given.ends.in_program.identity().encode())
+    if replace(adaptation, state=()) != AS_IN_THE_FILE:
         digest.update(f"{adaptation!r}\n".encode())
+    for output, name in adaptation.state:
+        digest.update(f"state {output!r} {name!r}\n".encode())
     return digest.hexdigest()
 
 
@@ -258,8 +342,7 @@ def _is_same(source: ModelSource, before: _Stamps) -> bool:
     if not source.files:
         return True
     try:
-        same = (source.shapes, source.constants, source.ends, source.adaptation)
-        digest = _digest(source.files, *same)
+        digest = _digest(source.files, _bound(source), source.adaptation)
     except OSError:
         return False
     return digest == source.sha256 and before is not None and _stamps(source.files) == before

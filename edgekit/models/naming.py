@@ -16,8 +16,8 @@ from edgekit.base.node_names import named_after, numbered
 class NamingBuilder(relax.BlockBuilder):  # type: ignore[misc]
     """A block builder that names variables after the node that is being converted."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, module: Any = None) -> None:
+        super().__init__(module)
         self.node = ""
         """The current node's name; empty if there is none."""
         self._count = 0

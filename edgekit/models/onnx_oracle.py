@@ -12,8 +12,10 @@ import numpy as np
 
 from edgekit.base.arrays import Array
 from edgekit.base.errors import ModelError
+from edgekit.base.options import option
 from edgekit.models.comparison import Leeway
 from edgekit.models.model import ModelSource
+from edgekit.models.onnx.small_types import as_bytes, from_bytes, is_small
 from edgekit.models.oracle_process import Start
 from edgekit.models.oracle_types import Oracle, blamed, installed_or_unknown, package, seconds_of
 
@@ -71,7 +73,7 @@ class OnnxOracle:
         assert self._failure is not None
         return ModelError(
             self._failure.message,
-            hint="edgekit build --no-verify builds it all the same, and then nothing is proven",
+            hint=f"{option('no-verify')} builds it without expected outputs",
             details=(*self._failure.details, error.message, *error.details),
         )
 
@@ -94,10 +96,15 @@ class ReferenceOracle:
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         given = {**inputs, **self._source.constants}
         feeds = {name: given[name] for name in self._evaluator.input_names if name in given}
+        for item in self._evaluator.proto_.graph.input:
+            element = item.type.tensor_type.elem_type
+            if item.name in feeds and is_small(element):
+                feeds[item.name] = from_bytes(feeds[item.name], element)
         with blamed(self), np.errstate(all="ignore"):
             values = self._evaluator.run(None, feeds)
         names = self._evaluator.output_names
-        return {name: np.asarray(value) for name, value in zip(names, values, strict=True)}
+        arrays = (as_bytes(np.asarray(value)) for value in values)
+        return dict(zip(names, arrays, strict=True))
 
     def leeways(
         self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]
@@ -187,10 +194,9 @@ class OnnxRuntimeOracle:
             if found is None:
                 self._others = [None]
             else:
-                sessions = [
-                    self._open(threads=1, optimised=True),
-                    *self._variants(found.variants),
-                ]
+                sessions = self._variants(found.variants)
+                with suppress(ModelError):
+                    sessions.insert(0, self._open(threads=1, optimised=True))
                 ties, wide = self._variants(found.ties), self._variants(found.wide)
                 made = _OtherRuns(found.steps, tuple(sessions), tuple(ties), tuple(wide))
                 self._others = [made]
@@ -205,15 +211,21 @@ class OnnxRuntimeOracle:
         return sessions
 
     def time(self, inputs: Mapping[str, Array], threads: int, runs: int) -> list[float]:
-        session = self._open(threads, optimised=True)
+        try:
+            session = self._open(threads, optimised=True)
+        except ModelError:
+            # onnxruntime 1.31 fails to prepare weights for it that several products share.
+            session = self._open(threads, optimised=True, precise=False)
         feeds = self._feeds(session, inputs)
         with blamed(self):
             return seconds_of(lambda: session.run(None, feeds), runs)
 
-    def _open(self, threads: int, optimised: bool, model: bytes | None = None) -> Any:
+    def _open(
+        self, threads: int, optimised: bool, model: bytes | None = None, precise: bool = True
+    ) -> Any:
         options = self._ort.SessionOptions()
-        # Its fast kernels for u8s8 saturate on CPUs without VNNI, unless told to be precise.
-        options.add_session_config_entry("session.x64quantprecision", "1")
+        if precise:  # fast kernels for u8s8 saturate on CPUs without VNNI, unless told not to
+            options.add_session_config_entry("session.x64quantprecision", "1")
         levels = self._ort.GraphOptimizationLevel
         options.graph_optimization_level = (
             levels.ORT_ENABLE_ALL if optimised else levels.ORT_DISABLE_ALL
@@ -221,7 +233,7 @@ class OnnxRuntimeOracle:
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
         options.log_severity_level = 3
-        if model is None and (self._source.ends or self._source.adaptation.reshape):
+        if model is None and self._source.adaptation.reshape:
             model = _model(self._source).SerializeToString()
         with blamed(self):
             return self._ort.InferenceSession(

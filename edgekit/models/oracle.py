@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 
 from edgekit.base.arrays import Array, numpy_dtype
 from edgekit.models.comparison import Leeway
+from edgekit.models.ends import NO_ENDS
 from edgekit.models.model import ModelSource
 from edgekit.models.oracle_process import ChildOracle, Start
 from edgekit.models.oracle_types import Oracle, blamed, installed_or_unknown, package, seconds_of
@@ -26,6 +28,10 @@ def oracle_for(source: ModelSource, start: Start = ChildOracle) -> Oracle:
     It runs in a child process: a runtime that crashes is an error. `in_this_process` as `start`
     suits a process that may crash.
     """
+    if source.ends:
+        from edgekit.models.ends.oracle import with_ends
+
+        return with_ends(oracle_for(replace(source, ends=NO_ENDS), start), source, start)
     if source.format == "onnx":
         from edgekit.models.onnx_oracle import OnnxOracle
 
@@ -48,7 +54,8 @@ class LiteRtOracle:
         self.version = installed_or_unknown("ai-edge-litert")
         file = read_tflite(source.path)  # This checks more than LiteRT does, which is native code.
         self._states = states_of(file)
-        self._content = with_access(file.data, self._states) if self._states else file.data
+        handled = [state for state in self._states if state.variable.tensor < 0]
+        self._content = with_access(file.data, handled) if handled else file.data
         self._inputs = input_names(file)
         self._outputs = output_names(file)
         self._shapes = input_shapes(file, source)
@@ -69,10 +76,8 @@ class LiteRtOracle:
         """Return the state that the last call left."""
         from edgekit.models.tflite.oracle_states import read
 
-        if not self._states:
-            return {}
-        names = [state.output.name for state in self._states]
-        return dict(zip(names, read(self._interpreter, len(names)), strict=True))
+        values = read(self._interpreter, self._states) if self._states else []
+        return {state.output.name: value for state, value in zip(self._states, values, strict=True)}
 
     def leeways(
         self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]
@@ -117,7 +122,7 @@ class LiteRtOracle:
         if self._states:
             from edgekit.models.tflite.oracle_states import write
 
-            write(interpreter, [inputs[state.input.name] for state in self._states])
+            write(interpreter, self._states, inputs)
 
 
 class TorchOracle:

@@ -10,7 +10,7 @@ import numpy as np
 from edgekit.base.arrays import Array, numpy_dtype
 from edgekit.base.tensors import TensorSpec
 from edgekit.models.comparison import Leeway
-from edgekit.models.model import ModelSource, scan_model
+from edgekit.models.model import ModelSource, signature_of
 from edgekit.models.oracle_types import Oracle
 
 Ends = tuple[Sequence[TensorSpec], Sequence[TensorSpec]]
@@ -20,16 +20,20 @@ def with_ends(oracle: Oracle, source: ModelSource, ends: Ends) -> Oracle:
     """Return an oracle that takes and gives the inputs and outputs of the compiled model."""
     if source.adaptation.ends == "float":
         return oracle
-    scan = scan_model(source)
-    changed = tuple(
-        {
-            spec.name: spec
-            for spec, declared in zip(specs, in_file, strict=True)
-            if spec.dtype != declared.dtype
-        }
-        for specs, in_file in zip(ends, (scan.inputs, scan.outputs), strict=True)
-    )
+    signature = signature_of(source)
+    inputs = {spec.name: spec.dtype for spec in signature.inputs}
+    outputs = {spec.name: spec.dtype for spec in signature.outputs}
+    changed = (_changed(ends[0], inputs), _changed(ends[1], outputs))
     return IntegerEnds(oracle, *changed)
+
+
+def _changed(specs: Sequence[TensorSpec], in_file: Mapping[str, str]) -> dict[str, TensorSpec]:
+    """Return the tensors that are integers, and in the file floats."""
+    return {
+        spec.name: spec
+        for spec in specs
+        if spec.quantization is not None and in_file.get(spec.name, spec.dtype) != spec.dtype
+    }
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from typing import Any
 from edgekit.base.arrays import Array
 from edgekit.base.child import Child, ChildGone
 from edgekit.base.errors import EdgekitError, ModelError
+from edgekit.base.options import option
 from edgekit.models.comparison import Leeway
 from edgekit.models.model import ModelSource
 from edgekit.models.oracle_types import Oracle
@@ -93,8 +94,7 @@ class ChildOracle:
                 raise ModelError(
                     f"{named} crashed while it {'ran' if method else 'opened'} the model: "
                     f"{gone.reason}",
-                    hint="edgekit build --no-verify builds it all the same, and then nothing is "
-                    "proven",
+                    hint=f"{option('no-verify')} builds it without expected outputs",
                     details=gone.lines[-8:],
                 ) from gone
             except EdgekitError:

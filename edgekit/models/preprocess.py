@@ -6,12 +6,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from edgekit.base.decode import Check, Convert, DecodeError, Range, decode, finite
-from edgekit.base.errors import ProjectError
+from edgekit.base.decode import Check, Convert, Range, decode, finite
 from edgekit.base.quoting import toml_key
 from edgekit.base.tensors import TensorSpec
 from edgekit.base.wording import counted
@@ -27,9 +25,6 @@ LARGEST_SIDE = 8192
 """The most pixels of a side of the picture that a program takes."""
 
 _FRACTION = re.compile(r"(-?[0-9]{1,9})/([1-9][0-9]{0,8})")
-
-
-_HINT = """for example: layout = "NCHW" or "NHWC", scale = "1/255", mean = [0.5]"""
 
 
 def _number(value: object) -> float:
@@ -68,7 +63,7 @@ class Preprocess:
     std: _Numbers = (1.0,)
     scale: _Number = 1.0
     on: Side | None = None
-    """The side that computes it; None is the board where the model's format allows it."""
+    """The side that computes it; None is the board."""
     size: _Sides | None = None
     """The height and width of the picture that the program takes; None is the model's own."""
     interpolation: Interpolation = "linear"
@@ -93,14 +88,6 @@ class Preprocess:
     @property
     def channels(self) -> int:
         return 1 if self.color == "gray" else 3
-
-
-def parse_preprocess(table: Mapping[str, object], where: str) -> Preprocess:
-    """Read a declaration from a TOML file; `where` names it in errors, as "edgekit.toml: …"."""
-    try:
-        return decode(Preprocess, table, where)
-    except DecodeError as error:
-        raise ProjectError(str(error), hint=_HINT) from error
 
 
 def example_toml(spec: TensorSpec) -> str:

@@ -14,10 +14,10 @@ from edgekit.base.errors import ProfileError
 from edgekit.base.json_text import INTERNAL
 from edgekit.base.own_backends import own_backends
 from edgekit.base.sizes import format_size
-from edgekit.profiles.cpu import Cpu, Target, architecture, this_cpu
+from edgekit.profiles.architecture import architecture, architectures
+from edgekit.profiles.cpu import Cpu, Target, this_cpu
 from edgekit.profiles.gpu import Gpu, complain_of_libraries, parse_gpu, parse_rest
 from edgekit.profiles.hardware import Firmware, Flash, parse_firmware, parse_flash
-from edgekit.profiles.instruction_sets import CPU_FLAGS, LLVM_CPUS, LLVM_FEATURES
 from edgekit.profiles.kinds import KINDS, BoardKind, HasKind, TargetKind, Traits, TransportKind
 from edgekit.profiles.offload import OffloadSettings, parse_settings
 from edgekit.profiles.reader import (
@@ -32,34 +32,11 @@ from edgekit.profiles.reader import (
 )
 from edgekit.profiles.toolchain import Toolchain, load_toolchain, read_toolchain
 
-__all__ = [
-    "Board",
-    "Cpu",
-    "Firmware",
-    "Flash",
-    "Gpu",
-    "Memory",
-    "MemoryRegion",
-    "Offload",
-    "Target",
-    "Transport",
-    "Twin",
-    "board_names",
-    "check_board",
-    "load_board",
-    "toolchain_of",
-]
-
-_EMULATORS = {
-    "aarch64": "qemu-system-aarch64",
-    "x86_64": "qemu-system-x86_64",
-    "cortex-m": "qemu-system-arm",
-}
-
 _URL = re.compile(r"https://[A-Za-z0-9.-]+(/[A-Za-z0-9._~%/+#?=&:,-]*)?")
 _TRIPLE = re.compile(r"[a-z0-9_]+(-[a-z0-9_.]+){1,3}")
 _FLAG = re.compile(r"-[mf][A-Za-z0-9=+._-]+")
 _QEMU_WORD = re.compile(r"[a-z0-9][a-z0-9._-]*")
+_QEMU_CPU = re.compile(rf"{_QEMU_WORD.pattern}(,[a-z0-9._-]+=[a-z0-9]+)*")
 _REGION_NAME = re.compile(r"[a-z][a-z0-9-]{0,30}")
 
 
@@ -95,12 +72,17 @@ class Memory:
     regions: tuple[MemoryRegion, ...] = ()
 
 
+Engine = Literal["wasmtime", "node"]
+
+
 @dataclass(frozen=True)
 class Transport:
     """How such a board is reached. The address of a single one is in its device entry."""
 
     kind: TransportKind
     baud: int | None = None
+    engines: tuple[Engine, ...] = ()
+    """The programs that run the models of such a board, the usual one first."""
 
 
 @dataclass(frozen=True)
@@ -211,7 +193,7 @@ def parse_board(reader: TableReader, path: Path, folder: Path | None = None) -> 
         offload=_parse_offload(reader.table("offload"), target),
         memory=memory,
         transport=_parse_transport(reader.table("transport"), traits),
-        twin=_parse_twin(reader, cpu.arch) if not is_host and reader.has("twin") else None,
+        twin=_parse_twin(reader, cpu.arch) if _may_have_twin(traits, reader) else None,
         firmware=parse_firmware(reader.table("firmware"))
         if _has(reader, traits, "firmware")
         else None,
@@ -223,7 +205,12 @@ def parse_board(reader: TableReader, path: Path, folder: Path | None = None) -> 
 
 
 def _may_have_gpu(traits: Traits | None) -> bool:
-    return traits is not None and traits.has_os and not traits.is_host
+    return traits is not None and traits.transport == "ssh"
+
+
+def _may_have_twin(traits: Traits | None, reader: TableReader) -> bool:
+    is_board = traits is None or not (traits.is_host or traits.in_engine)
+    return is_board and reader.has("twin")
 
 
 def _has(reader: TableReader, traits: Traits | None, table: str) -> bool:
@@ -232,9 +219,10 @@ def _has(reader: TableReader, traits: Traits | None, table: str) -> bool:
 
 
 def _parse_cpu(reader: TableReader, traits: Traits | None) -> Cpu:
-    arch = reader.choice("arch", traits.architectures if traits else LLVM_CPUS)
+    arch = reader.choice("arch", _architectures(traits))
     name = reader.text("name", limit=60)
-    features = reader.choices("features", CPU_FLAGS.get(arch, ()), f"a feature of {arch}")
+    known = architectures().get(arch)
+    features = reader.choices("features", known.flags if known else (), f"a feature of {arch}")
     cores = reader.integer("cores", 1, 1024)
     flags: tuple[str, ...] = ()
     if reader.has("compile_flags"):
@@ -243,15 +231,25 @@ def _parse_cpu(reader: TableReader, traits: Traits | None) -> Cpu:
     return Cpu(name, arch, features, cores, flags)
 
 
+def _architectures(traits: Traits | None) -> list[str]:
+    """Return the names of the architectures that a board of such a kind may have."""
+    known = architectures().items()
+    return [
+        name
+        for name, one in known
+        if traits is None or (one.has_os, one.in_engine) == (traits.has_os, traits.in_engine)
+    ]
+
+
 def _parse_target(reader: TableReader, traits: Traits | None, cpu: Cpu, gpu: Gpu | None) -> Target:
     target_kind = reader.choice("kind", [traits.target] if traits else get_args(TargetKind))
     triple = reader.matching("triple", _TRIPLE, "a triple such as aarch64-linux-gnu")
-    llvm_cpu = reader.choice(
-        "cpu", LLVM_CPUS.get(cpu.arch, ()), f"LLVM's name for a {cpu.arch} CPU"
-    )
+    known = architectures().get(cpu.arch)
+    names = known.llvm.cpus if known else ()
+    llvm_cpu = reader.choice("cpu", names, f"LLVM's name for a {cpu.arch} CPU")
     features: tuple[str, ...] = ()
     if target_kind != "c" and reader.has("features"):
-        names = LLVM_FEATURES.get(cpu.arch, ())
+        names = known.features_of_profiles if known else ()
         signed = [sign + feature for sign in "+-" for feature in names]
         features = reader.choices(
             "features", signed, f"LLVM's name for a feature of {cpu.arch} after + or -"
@@ -320,16 +318,28 @@ def _parse_offload(reader: TableReader, target: Target) -> Offload:
 def _parse_transport(reader: TableReader, traits: Traits | None) -> Transport:
     transport = reader.choice("kind", [traits.transport] if traits else get_args(TransportKind))
     baud = reader.integer("baud", 1200, 12_000_000) if transport == "serial" else None
+    engines: tuple[str, ...] = ()
+    if transport == "engine":
+        engines = reader.choices("engines", get_args(Engine), "an engine")
+        if not engines:
+            reader.complain("engines", "[]", "at least one engine")
     reader.finish()
-    return Transport(cast(TransportKind, transport), baud)
+    return Transport(cast(TransportKind, transport), baud, cast("tuple[Engine, ...]", engines))
+
+
+def _emulators(arch: str) -> list[str]:
+    known = architectures()
+    return [one.qemu.system for one in ([known[arch]] if arch in known else known.values())]
 
 
 def _parse_twin(parent: TableReader, arch: str) -> Twin:
+    known = architectures().get(arch)
+    has_clock = known is not None and not known.has_os
     reader = parent.table("twin")
-    emulator = reader.choice("emulator", [_EMULATORS[arch]] if arch else _EMULATORS.values())
+    emulator = reader.choice("emulator", _emulators(arch))
     machine = reader.matching("machine", _QEMU_WORD, "a machine of QEMU's")
-    cpu = reader.matching("cpu", _QEMU_WORD, "a CPU of QEMU's")
+    cpu = reader.matching("cpu", _QEMU_CPU, "a CPU of QEMU's")
     memory = reader.size("memory") if reader.has("memory") else None
-    clock = reader.integer("clock", 1_000_000, 2_000_000_000) if arch == "cortex-m" else None
+    clock = reader.integer("clock", 1_000_000, 2_000_000_000) if has_clock else None
     reader.finish()
     return Twin(emulator, machine, cpu, memory, clock)

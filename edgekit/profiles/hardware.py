@@ -16,21 +16,26 @@ FlashDriver = Literal["qemu", "openocd", "pyocd", "stm32loader", "uf2"]
 
 _FAMILIES = PACKAGE / "aot" / "firmware" / "source" / "families"
 _MACRO = re.compile(r"\bEK_(\w+)")
+_DEFAULT = re.compile(r"^#ifndef EK_(\w+)$", re.MULTILINE)
+"""A macro that a family's file defines itself where the profile does not."""
 _OF_EVERY_FAMILY = ("uart", "uart_irq")
 _GIVEN = ("clock", "baud", "register")
 """Macros of every firmware, which are no registers."""
 
 
 @cache
-def families() -> Mapping[str, tuple[str, ...]]:
-    """Return the families of microcontrollers, one for each C file, and the numbers that each
-    file needs as macros."""
+def families() -> Mapping[str, Mapping[str, bool]]:
+    """Return the families of microcontrollers, one for each C file, the numbers that each file
+    takes as macros, and whether it needs them."""
     return {file.stem: _registers_in(file) for file in sorted(_FAMILIES.glob("*.c"))}
 
 
-def _registers_in(file: Path) -> tuple[str, ...]:
-    used = (name.lower() for name in _MACRO.findall(file.read_text(encoding="utf-8")))
-    return tuple(dict.fromkeys((*_OF_EVERY_FAMILY, *(n for n in used if n not in _GIVEN))))
+def _registers_in(file: Path) -> Mapping[str, bool]:
+    text = file.read_text(encoding="utf-8")
+    used = (name.lower() for name in _MACRO.findall(text))
+    defined = {name.lower() for name in _DEFAULT.findall(text)}
+    names = (*_OF_EVERY_FAMILY, *(name for name in used if name not in _GIVEN))
+    return {name: name not in defined for name in names}
 
 
 FLASH_DRIVERS: tuple[FlashDriver, ...] = ("qemu", "openocd", "pyocd", "stm32loader", "uf2")
@@ -52,6 +57,8 @@ class Firmware:
     caches: bool
     registers: Mapping[str, int]
     """Addresses by the names that `families` lists."""
+    untested: bool = False
+    """Whether it has never run on such a board."""
 
 
 @dataclass(frozen=True)
@@ -73,15 +80,23 @@ def parse_firmware(reader: TableReader) -> Firmware:
     stack = reader.size("stack") if reader.has("stack") else _DEFAULT_STACK
     if stack > _LARGEST_STACK or stack % 8:
         reader.complain("stack", str(stack), "at most 1 MiB, a multiple of 8 bytes")
-    caches = False
-    if reader.has("caches"):
-        value = reader.raw("caches")
-        caches = value is True
-        if not isinstance(value, bool):
-            reader.complain("caches", str(value)[:80], "true or false")
-    registers = {key: reader.integer(key, 0, 0xFFFF_FFFF) for key in families().get(family, ())}
+    caches, untested = _flag(reader, "caches"), _flag(reader, "untested")
+    registers = {
+        key: reader.integer(key, 0, 0xFFFF_FFFF)
+        for key, is_needed in families().get(family, {}).items()
+        if is_needed or reader.has(key)
+    }
     reader.finish()
-    return Firmware(family, clock, stack, caches, registers)
+    return Firmware(family, clock, stack, caches, registers, untested)
+
+
+def _flag(reader: TableReader, key: str) -> bool:
+    if not reader.has(key):
+        return False
+    value = reader.raw(key)
+    if not isinstance(value, bool):
+        reader.complain(key, str(value)[:80], "true or false")
+    return value is True
 
 
 def parse_flash(reader: TableReader) -> Flash:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-BoardKind = Literal["local", "linux", "baremetal"]
-TransportKind = Literal["local", "ssh", "serial"]
+BoardKind = Literal["local", "linux", "baremetal", "webassembly"]
+TransportKind = Literal["local", "ssh", "serial", "engine"]
 TargetKind = Literal["llvm", "c"]
 
 
@@ -18,17 +18,17 @@ class Traits:
 
     transport: TransportKind
     target: TargetKind
-    architectures: tuple[str, ...] = ()
-    """The architectures that a profile of this kind may name."""
     is_host: bool = False
     has_os: bool = True
+    in_engine: bool = False
 
 
 KINDS: Mapping[str, Traits] = MappingProxyType(
     {
         "local": Traits("local", "llvm", is_host=True),
-        "linux": Traits("ssh", "llvm", ("aarch64", "x86_64")),
-        "baremetal": Traits("serial", "c", ("cortex-m",), has_os=False),
+        "linux": Traits("ssh", "llvm"),
+        "baremetal": Traits("serial", "c", has_os=False),
+        "webassembly": Traits("engine", "llvm", in_engine=True),
     }
 )
 
@@ -50,3 +50,8 @@ class HasKind:
         A microcontroller has none: it gets a firmware, and talks on a serial line.
         """
         return self.kind not in KINDS or KINDS[self.kind].has_os
+
+    @property
+    def in_engine(self) -> bool:
+        """Whether an engine on any machine runs the models, such as one of WebAssembly."""
+        return self.kind in KINDS and KINDS[self.kind].in_engine

@@ -133,8 +133,12 @@ class TableReader:
         if key not in self._table:
             self.complain(key, "nothing", words_for(hint))
             return default
+        return self.decoded(key, hint, self._table[key], default)
+
+    def decoded(self, key: str, hint: Any, document: object, default: T) -> T:
+        """Read a document as the value of a key; return the default after a problem."""
         try:
-            return cast(T, decode(hint, self._table[key]))
+            return cast(T, decode(hint, document))
         except DecodeError as error:
             self._add((key,), error)
             return default

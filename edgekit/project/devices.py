@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from edgekit.base.errors import UsageError
+from edgekit.base.measurer import Measurer
 from edgekit.base.paths import beside
 from edgekit.profiles.reader import NAME_EXPECTED, NAME_PATTERN, TableReader, show
 
@@ -73,6 +74,8 @@ class _Entry:
     profile_sha256: str | None = field(default=None, kw_only=True)
     """The hash of that profile when the device was added."""
     is_twin: ClassVar[bool] = False
+    measured_by: ClassVar[Measurer | None] = None
+    """What its times come from, as far as the entry tells."""
     has_line: ClassVar[bool] = False
     """Whether it can lead to a microcontroller."""
 
@@ -134,6 +137,7 @@ class TwinEntry(_Entry):
     """An emulated board on this host."""
 
     is_twin: ClassVar[bool] = True
+    measured_by: ClassVar[Measurer | None] = "emulator"
 
     @property
     def identity(self) -> str:
@@ -178,6 +182,10 @@ class LineEntry(_LineSettings):
     place: ClassVar[str | None] = None
 
     @property
+    def measured_by(self) -> Measurer | None:  # type: ignore[override]
+        return "emulator" if leads_to_program(self.serial) else None
+
+    @property
     def address(self) -> str:
         return f"{self.serial} on {self.via.address}" if self.via else self.serial
 
@@ -220,7 +228,7 @@ class PlaceEntry(_LineSettings):
 
 @dataclass(frozen=True)
 class JoinedEntry(_Entry):
-    """A board with Linux of a host whose farm has joined this one; that host logs in to it."""
+    """A device of a host whose farm has joined this one; that host uses it for this one."""
 
     host: SshEntry
     device: str
@@ -231,10 +239,17 @@ class JoinedEntry(_Entry):
     """The path of edgekit on the host, if it is not on the PATH."""
     directory: str | None = None
     is_emulated: bool = False
+    baud: int | None = None
 
     @property
     def address(self) -> str:
         return f"{self.where} on {self.host.address}"
+
+
+def leads_to_program(port: str) -> bool:
+    """Tell whether a serial port is a program's: hardware has no socket in the file system, and no
+    pseudo-terminal."""
+    return port.startswith(("unix:", "/dev/pts/"))
 
 
 def twin_identity(name: str) -> str:
@@ -275,6 +290,7 @@ def make_entry(
 ) -> SshEntry:
     """Make an entry from options of the command line; UsageError if they are not valid."""
     _check_name(name)
+    _check_has_devices(board)
     if not board.has_os:
         raise UsageError(
             f"a {board.name} runs no SSH server: it is a bare-metal board",
@@ -286,6 +302,15 @@ def make_entry(
             hint="give an absolute path without spaces",
         )
     return replace(make_login(name, board.name, target, key, proxy), directory=directory)
+
+
+def _check_has_devices(board: Board) -> None:
+    if board.in_engine:
+        raise UsageError(
+            f"{board.name} needs no device entry: its models run in "
+            f"{' or '.join(board.transport.engines)} on this machine",
+            hint=f"edgekit deploy MODEL --board {board.name}",
+        )
 
 
 def make_login(
@@ -311,6 +336,7 @@ def make_line_entry(
     UsageError if the options are not valid.
     """
     _check_name(name)
+    _check_has_devices(board)
     if board.has_os:
         raise UsageError(
             f"a {board.name} is reached over SSH, not over a serial line",

@@ -19,6 +19,7 @@ from edgekit.base.options import option
 from edgekit.base.own_backends import own_backends
 from edgekit.base.paths import PROJECT_FILE, beside, nearest_project_file, place_of
 from edgekit.base.quoting import one_line, toml_string
+from edgekit.base.shapes import EXPECTED, Shape, ShapeError, read_shape
 from edgekit.base.toml_source import TomlError, read_toml
 from edgekit.base.trust import effects_of, require_trust
 from edgekit.base.wording import nearest
@@ -53,13 +54,11 @@ if TYPE_CHECKING:
     from edgekit.models.preprocess import Preprocess
 
 SCHEMA_VERSION = 1
-LARGEST_RANK = 16
 DEFAULT_KEEP = 3
 MOST_KEPT = 100
 LOCAL = "local"
 """The name of this host, as a board and as a device."""
 
-_SHAPE_EXPECTED = f"a list of 1 to {LARGEST_RANK} positive whole numbers"
 _CONSTANT_EXPECTED = "numbers, true or false, lists of them, or the name of a .npy file"
 
 
@@ -74,7 +73,7 @@ class Project:
     """The number of versions of a model that stay on a device."""
     store: str | None = None
     """The URL of the store for measurements."""
-    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    shapes: Mapping[str, Shape] = field(default_factory=dict)
     constants: Mapping[str, Array] = field(default_factory=dict)
     ends: Ends = NO_ENDS
     """What stands before and behind the model."""
@@ -142,7 +141,7 @@ def _note_missing(project: Project, reader: TableReader, folder: Path) -> None:
             for name, entry in project.devices.items()
         ),
     ):
-        if board is not None and board not in boards:
+        if board and board not in boards:
             expected = "a board of `edgekit boards`"
             table.complain("board", f"the unknown {board}", expected, nearest(board, boards))
 
@@ -150,7 +149,7 @@ def _note_missing(project: Project, reader: TableReader, folder: Path) -> None:
 def choose_model(
     project: Project | None,
     model: Path | None,
-    shapes: Mapping[str, tuple[int, ...]],
+    shapes: Mapping[str, Shape],
     constants: Mapping[str, Array],
     adaptation: Adaptation = AS_IN_THE_FILE,
 ) -> ModelSource:
@@ -174,15 +173,15 @@ def choose_model(
         bound = {n: value for n, value in project.constants.items() if n not in given}
         shapes, constants = {**own, **shapes}, {**bound, **constants}
         ends = project.ends
-        if adaptation == AS_IN_THE_FILE:
-            adaptation = project.adaptation
+        if replace(adaptation, state=()) == AS_IN_THE_FILE:
+            adaptation = replace(project.adaptation, state=adaptation.state)
+        if not adaptation.state:
+            adaptation = replace(adaptation, state=project.adaptation.state)
     return open_model(model, shapes, constants, ends, adaptation)
 
 
-def choose_board(project: Project | None, board_name: str | None) -> str:
-    """Return a command's board: its own option, or the project's."""
-    if board_name is not None:
-        return board_name
+def choose_board(project: Project | None) -> str:
+    """Return the project's board."""
     if project is not None and project.board is not None:
         return project.board
     raise UsageError(
@@ -236,10 +235,11 @@ def _parse(reader: TableReader, path: Path) -> Project:
         store=_store(reader, path),
         shapes=_shapes(reader),
         constants=_constants(reader, path),
-        ends=Ends(_preprocess(reader, path), read_postprocess(reader, path)),
+        ends=Ends(_preprocess(reader), read_postprocess(reader, path)),
         adaptation=Adaptation(
             reshape=reader.has("reshape") and reader.value("reshape", bool, False),
             ends=reader.value("ends", EndType, "float") if reader.has("ends") else "float",
+            state=_state(reader),
         ),
         devices=parse_devices(reader, path),
         offload=parse_project_offload(reader.table("offload"))
@@ -280,18 +280,26 @@ def _entries(reader: TableReader, key: str) -> Iterator[tuple[TableReader, str, 
             yield table, name, table.raw(name)
 
 
-def _shapes(reader: TableReader) -> dict[str, tuple[int, ...]]:
-    shapes: dict[str, tuple[int, ...]] = {}
+def _shapes(reader: TableReader) -> dict[str, Shape]:
+    shapes: dict[str, Shape] = {}
     for table, name, value in _entries(reader, "shapes"):
-        if (
-            isinstance(value, list)
-            and 1 <= len(value) <= LARGEST_RANK
-            and all(type(extent) is int and 0 < extent < 10**12 for extent in value)
-        ):
-            shapes[name] = tuple(value)
-        else:
-            table.complain(name, show(value), _SHAPE_EXPECTED)
+        try:
+            if not value or not isinstance(value, (list, str)):
+                raise ShapeError
+            shapes[name] = read_shape(value)
+        except ShapeError:
+            table.complain(name, show(value), EXPECTED)
     return shapes
+
+
+def _state(reader: TableReader) -> tuple[tuple[str, str], ...]:
+    pairs: dict[str, str] = {}
+    for table, name, value in _entries(reader, "state"):
+        if isinstance(value, str) and value and value not in pairs.values():
+            pairs[name] = value
+        else:
+            table.complain(name, show(value), "an input that no other output becomes")
+    return tuple(sorted(pairs.items()))
 
 
 def _constants(reader: TableReader, file: Path) -> dict[str, Array]:
@@ -311,13 +319,15 @@ def _constants(reader: TableReader, file: Path) -> dict[str, Array]:
     return constants
 
 
-def _preprocess(reader: TableReader, path: Path) -> dict[str, Preprocess]:
+def _preprocess(reader: TableReader) -> dict[str, Preprocess]:
     preprocess: dict[str, Preprocess] = {}
     for table, name, value in _entries(reader, "preprocess"):
-        from edgekit.models.preprocess import parse_preprocess
+        from edgekit.models.preprocess import Preprocess
 
         if isinstance(value, dict):
-            preprocess[name] = parse_preprocess(value, f"{path}: preprocess.{name}")
+            declared = table.value(name, Preprocess | None, None)
+            if declared is not None:
+                preprocess[name] = declared
         else:
             table.complain(name, show(value), f"a table [preprocess.{name}]")
     return preprocess

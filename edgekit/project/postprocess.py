@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from edgekit.base.files import storage_errors, write_atomically
 from edgekit.base.paths import beside
-from edgekit.models.ends.postprocess import MOST_LABELS, Postprocess, parse_postprocess
+from edgekit.models.ends.postprocess import MOST_LABELS, Postprocess
+from edgekit.models.ends.proposal import labels_for_file, proposed_text
 from edgekit.models.model import open_model
 from edgekit.profiles.reader import TableReader, show
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _LARGEST_FILE = 16 << 20
 
@@ -32,7 +30,7 @@ def read_postprocess(reader: TableReader, file: Path) -> Postprocess | None:
             reader.table("postprocess").complain("labels", labels, "a text file, a label a line")
             return None
         table = {**found, "labels": labels}
-    return parse_postprocess(table, f"{file}: postprocess")
+    return reader.decoded("postprocess", Postprocess, table, None)
 
 
 def proposed_sections(model: Path, project: Path) -> str:
@@ -40,20 +38,23 @@ def proposed_sections(model: Path, project: Path) -> str:
 
     A file with labels that is there already stays.
     """
-    if model.suffix.lower() != ".onnx":
+    suffix = model.suffix.lower()
+    if suffix == ".onnx":
+        from edgekit.models.onnx.families import image_input, propose
+    elif suffix == ".tflite":
+        from edgekit.models.tflite.families import image_input, propose
+    else:
         return ""
-    from edgekit.models.onnx import families
-
     source = open_model(model)
-    proposal = families.propose(source)
+    proposal = propose(source)
     if proposal is None:
         return ""
     file = project.parent / f"{source.name}.labels.txt"
-    labels = families.labels_for_file(proposal)
+    labels = labels_for_file(proposal)
     if labels is not None and not file.exists():
         with storage_errors("write the labels", file):
             write_atomically(file, labels)
-    return families.proposed_text(families.image_input(source), proposal, file.name)
+    return proposed_text(image_input(source), proposal, file.name)
 
 
 def _lines(path: Path) -> list[str] | str:

@@ -24,6 +24,7 @@ from edgekit.project.user_devices import board_anywhere
 
 if TYPE_CHECKING:
     from edgekit.base.arrays import Array
+    from edgekit.base.shapes import Shape
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class WorkspaceData:
         """
         if isinstance(board, Board):
             return board
-        name = board if board is not None else choose_board(self.project, None)
+        name = board if board is not None else choose_board(self.project)
         try:
             return load_board(name, self.folder)
         except ProfileError:
@@ -86,7 +87,7 @@ class WorkspaceData:
     def model(
         self,
         model: Path | None,
-        shapes: Mapping[str, tuple[int, ...]],
+        shapes: Mapping[str, Shape],
         constants: Mapping[str, Array],
         adaptation: Adaptation = AS_IN_THE_FILE,
         *,

@@ -198,7 +198,6 @@ def _start(listener: socket.socket, refused: Callable[[str], None]) -> Process:
         child = start_module(
             ["edgekit.rpc.tracker_worker", str(descriptor)],
             stderr=WITH_OUTPUT,
-            buffered=False,
             pass_fds=(descriptor,),
         )
     try:

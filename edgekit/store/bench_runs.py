@@ -22,6 +22,7 @@ from edgekit.store.tables import bench_runs, builds, devices, models
 T = TypeVar("T")
 
 _AT_A_TIME = 500
+_MOST_EARLIER = 20
 _NAMED = Named("run", listed_by="edgekit results list", made_by="edgekit bench BUNDLE")
 
 
@@ -87,7 +88,7 @@ def find_bench_run(store: Store, name: str) -> BenchRun:
     return only_one(found, name, _NAMED)
 
 
-def runs_before(store: Store, run: BenchRun, limit: int = 20) -> tuple[BenchRun, ...]:
+def runs_before(store: Store, run: BenchRun) -> tuple[BenchRun, ...]:
     """List earlier runs of the same model on the same board and device, measured by the same kind
     of measurer in the same unit, latest first."""
     query = (
@@ -101,7 +102,7 @@ def runs_before(store: Store, run: BenchRun, limit: int = 20) -> tuple[BenchRun,
             bench_runs.c.measured_at < run.measured_at,
         )
         .order_by(bench_runs.c.measured_at.desc())
-        .limit(limit)
+        .limit(_MOST_EARLIER)
     )
     return _rows(store, query)
 

@@ -129,6 +129,7 @@ def obstacles(before: BenchRun, after: BenchRun) -> tuple[str, ...]:
     for what, left, right in (
         ("models", before.build.model, after.build.model),
         ("boards", before.build.board, after.build.board),
+        ("sizes of the inputs", before.sizes or "the largest", after.sizes or "the largest"),
         ("numbers of threads", one.threads, other.threads),
         ("CPU governors", one.governor, other.governor),
     ):

@@ -15,9 +15,9 @@ from edgekit.store.runs import BenchRun
 T = TypeVar("T")
 
 FORMAT = "edgekit-results"
-FORMAT_VERSION = 2
-_READ = (1, FORMAT_VERSION)
-"""Version 1 does not say what measured a run."""
+FORMAT_VERSION = 3
+_READ = (1, 2, FORMAT_VERSION)
+"""Version 1 does not say what measured a run, version 2 not at which sizes."""
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,7 @@ def _query(sql: str, given: Mapping[str, object], url: str | None, events: Event
         try:
             rows = _rows(sql, given, url)
         except EdgekitError as error:
-            problem = error.message
+            problem = f"{error.message}; {error.hint}" if error.hint else error.message
             _problems[url] = (time.monotonic(), problem)
         else:
             _problems.pop(url, None)

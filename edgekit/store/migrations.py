@@ -58,6 +58,10 @@ def _measurers(connection: Connection) -> None:
     fill_measurers(connection)
 
 
+def _sizes(connection: Connection) -> None:
+    _add_column(connection, "bench_runs", "sizes", "TEXT NOT NULL DEFAULT ''")
+
+
 STEPS: tuple[Step, ...] = (
     Step(1, "benchmark runs with their builds, models and devices", _first_tables),
     Step(2, "costs of regions in libraries and in TVM", _region_costs),
@@ -65,6 +69,7 @@ STEPS: tuple[Step, ...] = (
     Step(4, "memory above 2 GiB", _large_peaks),
     Step(5, "searches for faster kernels, with every candidate", _tuning_history),
     Step(6, "what measured each number", _measurers),
+    Step(7, "the sizes of inputs that vary", _sizes),
 )
 
 NEWEST = STEPS[-1].to

@@ -11,20 +11,17 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from edgekit.base.decode import encode
 from edgekit.base.errors import InputError
 from edgekit.base.files import storage_errors, sweep_leftovers, write_atomically
 from edgekit.base.json_reader import read_json
 from edgekit.store.address import waiting
+from edgekit.store.database import Store
 from edgekit.store.documents import run_from_document
-from edgekit.store.findings import from_document, to_text
-
-if TYPE_CHECKING:
-    from edgekit.store.database import Store
-    from edgekit.store.findings import Findings
-    from edgekit.store.runs import BenchRun
+from edgekit.store.findings import Findings, from_document, to_text
+from edgekit.store.runs import BenchRun
 
 T = TypeVar("T")
 

@@ -14,6 +14,7 @@ from edgekit.base.errors import InputError, NotComparableError, RegressionError,
 from edgekit.base.events import SILENT, Events, Stage
 from edgekit.base.files import replace_file, storage_errors
 from edgekit.base.json_reader import read_json
+from edgekit.base.measurer import measurer_in_words
 from edgekit.base.quoting import csv_cell
 from edgekit.base.report import Report
 from edgekit.base.wording import counted, percent
@@ -101,9 +102,11 @@ def compare_results(before: str, after: str, url: str | None = None) -> Comparis
         earlier = runs_before(store, later)
         if not earlier:
             raise UsageError(
-                f"no older run of {later.build.model} on {later.device} has the measurer and the "
-                f"unit of {later.id[:12]}: {later.measured_by or 'unknown'}, {later.unit}",
-                hint="`edgekit results list` shows all runs, each with its measurer",
+                f"no older run of {later.build.model} on {later.device} can be compared with "
+                f"{later.id[:12]}, which is in {later.unit} "
+                f"(measured by: {measurer_in_words(later.measured_by).partition(':')[0]})",
+                hint="`edgekit results list` shows all runs; runs are compared in one unit, and "
+                "hardware's not with an emulator's",
             )
         fitting = [run for run in earlier if not obstacles(run, later)] or list(earlier)
         return compare_runs(best_of(fitting) if before == BEST else fitting[0], later)

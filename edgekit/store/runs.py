@@ -88,6 +88,8 @@ class BenchRun(Report):
     process_peak: int | None = None
     joules: float | None = None
     """The energy of one inference."""
+    sizes: Words = ""
+    """The shapes of inputs whose sizes vary, such as `ids=1x64`; empty at their largest sizes."""
     notes: tuple[Words, ...] = ()
     samples: Annotated[tuple[int, ...], Most(MOST_SAMPLES, "numbers")] = ()
     """One number per inference, in order: nanoseconds, or instructions. Empty in lists of runs."""

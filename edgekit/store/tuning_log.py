@@ -12,18 +12,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from edgekit.base.errors import EdgekitError
 from edgekit.base.events import SILENT, Events
 from edgekit.store.address import default_url, findings_folder, is_off, name_of, waiting
+from edgekit.store.database import Store
 from edgekit.store.findings import Findings
 from edgekit.store.moments import now
 from edgekit.store.outbox import deliver_findings, post_findings
 from edgekit.store.tuning_runs import SessionState, TuningProgress, TuningRecord, TuningSession
-
-if TYPE_CHECKING:
-    from edgekit.store.database import Store
 
 _SIGN_SECONDS = 30.0
 _TRY_AGAIN_SECONDS = 30.0

@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis.strategies import SearchStrategy
 
 from edgekit.backends.base import Backend, Options, OptionValue, Region
-from edgekit.backends.cost import Rates, reckon
+from edgekit.backends.cost import reckon
 from edgekit.backends.offloading import partition_model
 from edgekit.backends.partition import NO_RULE, Partition, Selection
 from edgekit.backends.plan import OffloadPlan, options_of
@@ -33,6 +33,7 @@ from edgekit.devices.local.device import LocalDevice
 from edgekit.models.model import Model, import_model, open_model
 from edgekit.models.oracle import oracle_for
 from edgekit.profiles.board import load_board
+from edgekit.profiles.offload import Rates
 from edgekit.profiles.toolchain import load_toolchain
 from edgekit.testing.operators import FAMILIES, Case
 

@@ -15,6 +15,7 @@ from tvm import relax, s_tir, te, tirx
 from edgekit.backends.offloading import fused_for
 from edgekit.backends.plan import selection_of
 from edgekit.base.tensors import TensorSpec
+from edgekit.compiler.loops import times_run
 from edgekit.compiler.macs import shape_of_type
 from edgekit.compiler.schedules import candidates
 from edgekit.compiler.schedules.apply import NO_RULE, RULE_ATTRIBUTE, schedule_function
@@ -49,10 +50,10 @@ def tasks_of(order: FindTasks, target: Any, machine: Machine) -> list[Task]:
     module = fused_for(import_model(order.source), target, offload=selection)
     calls: Counter[str] = Counter()
     tasks: dict[str, Task] = {}
-    for function, call in calls_of(module):
+    for function, call, times in calls_of(module):
         found = _kernel_in(function, call)
         for task in () if found is None else _tasks_about(found, machine):
-            calls[task.key] += 1
+            calls[task.key] += times
             tasks.setdefault(task.key, task)
     counted = [replace(task, calls=calls[task.key]) for task in tasks.values()]
     return sorted(counted, key=lambda task: -task.work * task.calls)
@@ -117,14 +118,15 @@ def _result_of(problem: Problem, machine: Machine) -> TensorSpec:
     return TensorSpec("output", "float32", shape_of_type(function.params[-1].ty))
 
 
-def calls_of(module: Any) -> list[tuple[Any, Any]]:
-    """Return every kernel that a model calls, with the call."""
+def calls_of(module: Any) -> list[tuple[Any, Any, int]]:
+    """Return every kernel that a model calls, with the call, and how often a loop repeats it."""
     found = []
-    for block in module["main"].body.blocks:
-        for binding in block.bindings:
-            value = binding.value
-            if isinstance(value, relax.Call) and value.op == _CALL_TIR:
-                found.append((module[value.args[0]], value))
+    for name, times in {"main": 1, **times_run(module)}.items():
+        for block in module[name].body.blocks:
+            for binding in block.bindings:
+                value = binding.value
+                if isinstance(value, relax.Call) and value.op == _CALL_TIR:
+                    found.append((module[value.args[0]], value, times))
     return found
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from edgekit.base.child import Child, ChildGone
 from edgekit.base.errors import InputError
@@ -20,13 +20,11 @@ from edgekit.base.paths import cache_dir
 from edgekit.base.wording import counted
 from edgekit.compiler.schedules.choices import VERSION, TraceChoice, choice_as_json
 from edgekit.compiler.schedules.trace_text import check_trace
+from edgekit.store.database import Store
 from edgekit.store.moments import now
 from edgekit.store.old_records import of_session
 from edgekit.store.results import LARGEST_IMPORT, Transfer, opened_store
 from edgekit.store.tuning_runs import TuningRecord, Workload
-
-if TYPE_CHECKING:
-    from edgekit.store.database import Store
 
 WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
 DEVICE = "another tool"

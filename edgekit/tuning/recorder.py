@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from edgekit.base.events import SILENT, Events
 from edgekit.base.measurer import Measurer, Unit
+from edgekit.base.wording import counted
 from edgekit.store.address import default_url, is_off
 from edgekit.store.lookup import deliver_waiting
 from edgekit.store.moments import now, this_process
@@ -73,6 +74,7 @@ class Recorder:
         """Whether a store keeps the results."""
         self.records: list[TuningRecord] = []
         """All results of this search."""
+        self.trials = 0
         self._log = log
         self._lock = threading.Lock()
 
@@ -87,6 +89,7 @@ class Recorder:
         ]
         with self._lock:
             self.records += records
+            self.trials = progress.trials
             self._log.add(records, TuningProgress(self.session, moment, **vars(progress)))
 
 
@@ -120,7 +123,18 @@ def recording(
         unit=about.unit,
     )
     with tuning_log(session, request.store, events) as log:
-        yield Recorder(log)
+        recorder = Recorder(log)
+        try:
+            yield recorder
+        except KeyboardInterrupt:
+            if recorder.trials:
+                trials = f"{counted(recorder.trials, 'trial')} of this search"
+                events.warn(
+                    f"kept: {trials}; the same command goes on after them"
+                    if log.remembers
+                    else f"lost, because no store is in use: {trials}"
+                )
+            raise
 
 
 def earlier_records(

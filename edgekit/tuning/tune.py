@@ -11,10 +11,9 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from edgekit.base.child import Child
-from edgekit.base.errors import UnsupportedModelError
+from edgekit.base.errors import UnsupportedModelError, UsageError
 from edgekit.base.events import SILENT, Events, Stage
 from edgekit.base.files import scratch_directory
 from edgekit.base.measurer import Measurer
@@ -27,6 +26,7 @@ from edgekit.building.tuned_kernels import TunedKernel, choices_of, record_targe
 from edgekit.compiler.schedules.choices import VERSION
 from edgekit.cross.link import Linker
 from edgekit.cross.toolchain import find_compiler
+from edgekit.devices.device import Device
 from edgekit.tuning.batches import Batch
 from edgekit.tuning.crew import Crew
 from edgekit.tuning.finder import KernelFinder, kernels_found
@@ -37,9 +37,6 @@ from edgekit.tuning.recorder import Limits, Searched, earlier_records, recording
 from edgekit.tuning.search import Search
 from edgekit.tuning.servers import Pool
 from edgekit.tuning.tune_devices import HELD_SECONDS, pool_with
-
-if TYPE_CHECKING:
-    from edgekit.devices.device import Device
 
 BUILDER = "edgekit.tuning.builder"
 
@@ -140,6 +137,11 @@ def quick_tune(
 
 @contextmanager
 def _found(request: BuildRequest, effort: Effort, events: Events) -> Iterator[KernelFinder]:
+    if request.board.in_engine:
+        raise UsageError(
+            f"kernels for {request.board.name} can't be tuned: no engine takes candidates",
+            hint="a build uses edgekit's own schedules",
+        )
     order = FindTasks(
         replace(request.source, path=request.source.path.absolute()),
         request.board.target,
@@ -184,14 +186,7 @@ def _searched(
         display.begin(search, known)
         crew = _crew(request, devices, events)
         closing.callback(crew.close)
-        try:
-            crew.run(search)
-        except KeyboardInterrupt:
-            if proposer.new_trials:
-                kept = "kept" if recorder.remembers else "lost, because no store is in use"
-                measured = counted(proposer.new_trials, "trial")
-                events.warn(f"{measured}, measured in this search, are {kept}")
-            raise
+        crew.run(search)
         found = outcomes(proposer.states)
         own, best = totals(found)
         report = TuneReport(

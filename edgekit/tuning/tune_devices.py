@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from edgekit.agent.build import build_runtime
 from edgekit.base.errors import DeviceError, EdgekitError, UsageError
@@ -14,22 +13,19 @@ from edgekit.base.events import SILENT, Events
 from edgekit.base.files import scratch_directory
 from edgekit.base.paths import cache_dir
 from edgekit.devices.choice import Candidate, device_for, devices_for
+from edgekit.devices.device import Device
 from edgekit.devices.keeper_client import FarmDown, this_user
+from edgekit.devices.keeper_messages import DeviceStatus, FarmStatus
 from edgekit.farm.control import fair_priority, farm_status, note_lease
 from edgekit.farm.health import SERVING
-from edgekit.farm.status import DeviceStatus, FarmStatus
+from edgekit.profiles.architecture import architecture
+from edgekit.profiles.board import Board
+from edgekit.project.devices import DeviceEntry
 from edgekit.project.file import LOCAL
 from edgekit.rpc.protocol import TrackerAddress, parse_tracker
 from edgekit.rpc.server import ServePlan
 from edgekit.tuning.messages import LocalPlan
 from edgekit.tuning.servers import Plan, Pool, are_emulated, served
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from edgekit.devices.device import Device
-    from edgekit.profiles.board import Board
-    from edgekit.project.devices import DeviceEntry
 
 HELD_SECONDS = 60.0
 """The longest time that a device is held, so that others get their turn."""
@@ -117,7 +113,7 @@ def _farm_pool(
     if not named:
         return None
     keys = {device.key for device in named}
-    lent = {device.name: device.is_emulated for device in members if device.key in keys}
+    lent = {device.name: bool(device.is_emulated) for device in members if device.key in keys}
     return _lent(status, named, are_emulated(lent), purpose, events)
 
 
@@ -206,5 +202,5 @@ def local_plan(
     from edgekit.profiles.board import toolchain_of
 
     toolchain = toolchain_of(board)
-    agent = build_runtime(toolchain, toolchain.triple.partition("-")[0], events=events)
+    agent = build_runtime(toolchain, architecture(toolchain.triple), events=events)
     return LocalPlan(agent.program, name, tracker, workspace)

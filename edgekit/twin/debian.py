@@ -17,7 +17,6 @@ from edgekit.base.wording import counted, size
 from edgekit.twin.recipe import Recipe
 from edgekit.twin.tools import BuildTools
 
-ARCHITECTURE = "arm64"
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _DEBIANS_OWN = {
     "debian": "http://ftp.debian.org/debian",
@@ -105,7 +104,7 @@ def parse_uris(output: str) -> tuple[Package, ...]:
 
 def fetch(recipe: Recipe, work: Path, tools: BuildTools, events: Events) -> Fetched:
     """Download everything that a recipe names into `work`; apt checks it."""
-    apt = _PrivateApt(work / "apt", tools)
+    apt = _PrivateApt(work / "apt", recipe.architecture, tools)
     with events.stage("fetch package lists") as stage:
         apt.update(recipe.release)
         wanted = [
@@ -126,9 +125,11 @@ def fetch(recipe: Recipe, work: Path, tools: BuildTools, events: Events) -> Fetc
     return Fetched(tuple(found[package.name] for package in wanted), found[kernel.name])
 
 
-def download_package(release: str, name: str, work: Path, tools: BuildTools, stage: Stage) -> Path:
-    """Download one package without its dependencies into `work`; apt checks it."""
-    apt = _PrivateApt(work / "apt", tools)
+def download_package(release: str, file: str, work: Path, tools: BuildTools, stage: Stage) -> Path:
+    """Download NAME_VERSION_ARCHITECTURE.deb without its dependencies; apt checks it."""
+    name, _, rest = file.partition("_")
+    architecture = rest.removesuffix(".deb").rpartition("_")[2]
+    apt = _PrivateApt(work / "apt", architecture, tools)
     apt.update(release)
     debs = work / "debs"
     debs.mkdir()
@@ -150,13 +151,14 @@ def _kernel_of(meta: str, packages: Sequence[Package]) -> Package:
 class _PrivateApt:
     """apt with a separate state, configuration and (empty) package database."""
 
-    def __init__(self, root: Path, tools: BuildTools) -> None:
+    def __init__(self, root: Path, architecture: str, tools: BuildTools) -> None:
         if not _KEYRING.is_file():
             raise MissingToolError(
                 f"checking Debian's packages needs its signing keys: {_KEYRING} is missing",
                 hint="sudo apt-get install debian-archive-keyring",
             )
         self._root = root
+        self._architecture = architecture
         self._host_tools = tools
         self._config = root / "apt.conf"
         # Only this variable is read before the host's settings, and so can leave them out.
@@ -174,7 +176,15 @@ class _PrivateApt:
         targets = ask(command, doing=doing, folder=self._root, limit_s=60)
         carried = [line for line in dump.splitlines() if _CARRIED.match(line)]
         write_atomically(self._config, "\n".join([*carried, *self._settings(), ""]))
-        lines = "".join(source.line() for source in host_sources(targets, release))
+        sources = host_sources(targets, release)
+        try:
+            self._fetch_lists(release, sources)
+        except BuildError:
+            # A mirror in the middle of a change: the release itself stays as it was published.
+            self._fetch_lists(release, [source for source in sources if source.suite == release])
+
+    def _fetch_lists(self, release: str, sources: Sequence[Source]) -> None:
+        lines = "".join(source.line() for source in sources)
         write_atomically(self._root / "sources.list", lines)
         self._tools.run(
             ["apt-get", "-q", "-o", "APT::Update::Error-Mode=any", "update"],
@@ -221,8 +231,8 @@ class _PrivateApt:
             "Dir::Etc::sourceparts": self._root / "sources.d",
             "Dir::Etc::preferencesparts": self._root / "preferences.d",
             "Dir::Log": self._root / "log",
-            "APT::Architecture": ARCHITECTURE,
-            "APT::Architectures": ARCHITECTURE,
+            "APT::Architecture": self._architecture,
+            "APT::Architectures": self._architecture,
             "APT::Install-Recommends": "false",
             "APT::Sandbox::User": "",
             "Acquire::Languages": "none",

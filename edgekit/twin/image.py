@@ -85,9 +85,9 @@ def find_image(recipe: Recipe) -> Image | None:
     return Image(recipe.digest(), folder) if _is_whole(folder, recipe) else None
 
 
-def ensure_image(recipe: Recipe, events: Events = SILENT) -> Image:
+def ensure_image(recipe: Recipe) -> Image:
     """Return a recipe's image, built first if it is missing. Of several callers, one builds."""
-    with held_image(recipe, events) as image:
+    with held_image(recipe) as image:
         return image
 
 
@@ -125,7 +125,7 @@ def _build(recipe: Recipe, folder: Path, events: Events) -> None:
             configure(recipe, root)
             kernel_root.mkdir()
             unpack_package(fetched.kernel, kernel_root, tools)
-            next(kernel_root.glob("boot/vmlinuz-*")).rename(unfinished / _KERNEL)
+            next(kernel_root.glob("boot/vmlinu[xz]-*")).rename(unfinished / _KERNEL)
             busybox, modules = root / "usr/bin/busybox", kernel_root
             (unfinished / _INITRAMFS).write_bytes(make_initramfs(recipe, busybox, modules))
             make_disk(recipe, root, unfinished / _DISK, work, tools, events)

@@ -15,11 +15,19 @@ from edgekit.base.events import SILENT, Events
 from edgekit.base.files import storage_errors
 from edgekit.base.options import option
 from edgekit.base.wording import did_you_mean
+from edgekit.profiles.architecture import architectures
 from edgekit.profiles.board import Board
 from edgekit.twin import microcontroller, qemu, qmp
-from edgekit.twin.access import Access, access_of, make_keys, seed, write_access
+from edgekit.twin.access import (
+    Access,
+    access_of,
+    choose_port,
+    is_free,
+    make_keys,
+    seed,
+    write_access,
+)
 from edgekit.twin.image import Image, held_image
-from edgekit.twin.ports import choose_port, is_free
 from edgekit.twin.processes import (
     end,
     end_any,
@@ -33,7 +41,7 @@ from edgekit.twin.readiness import run_over_ssh, wait_until_ready
 from edgekit.twin.recipe import Recipe
 from edgekit.twin.state import Hardware, TwinState, read_state, write_state
 from edgekit.twin.systemd import DEFAULT_INIT, Init, recipe_for
-from edgekit.twin.tools import TO_RUN, require_tools
+from edgekit.twin.tools import require_tools, to_run
 
 Condition = Literal["running", "blank", "paused", "stopped", "died", "damaged", "stray"]
 
@@ -118,7 +126,7 @@ def up(
     """Start a twin or find it running, and wait until it answers."""
     began = time.monotonic()
     plain = hardware_of(board)
-    require_tools(TO_RUN, "a twin")
+    require_tools(to_run(plain.arch), "a twin")
     folder = twin_folder(name)
     with locked(folder, events):
         state = read_state(folder)
@@ -234,13 +242,14 @@ def find_twin(word: str) -> TwinStatus:
 def hardware_of(board: Board) -> Hardware:
     """Return the emulated hardware of a board, with no more cores than the host has."""
     twin = board.twin
-    if not board.has_os or twin is None or twin.emulator != qemu.EMULATOR:
+    if not board.has_os or twin is None or architectures()[board.cpu.arch].guest is None:
         raise UsageError(
             f"the board {board.name} has no twin that runs Linux",
-            hint="edgekit boards lists the boards; those of kind linux have one",
+            hint="edgekit boards show tells which boards have one",
         )
     cores = max(1, min(board.cpu.cores, os.cpu_count() or 1))
-    return Hardware(twin.machine, twin.cpu, cores, twin.memory or _DEFAULT_MEMORY)
+    memory = twin.memory or _DEFAULT_MEMORY
+    return Hardware(twin.machine, twin.cpu, cores, memory, arch=board.cpu.arch)
 
 
 def counting_instructions(hardware: Hardware) -> Hardware:
@@ -260,7 +269,9 @@ class _Ingredients:
 def _start(
     folder: Path, made_of: _Ingredients, before: TwinState | None, fresh: bool, events: Events
 ) -> TwinState:
-    with held_image(made_of.recipe or recipe_for(made_of.init), events) as image:
+    with held_image(
+        made_of.recipe or recipe_for(made_of.init, made_of.hardware.arch), events
+    ) as image:
         with storage_errors("make the twin's folder", folder):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         make_keys(folder)

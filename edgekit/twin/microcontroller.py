@@ -18,6 +18,7 @@ from edgekit.base.events import SILENT, Events
 from edgekit.base.files import storage_errors, write_atomically
 from edgekit.base.json_text import json_text
 from edgekit.base.options import option
+from edgekit.profiles.architecture import architectures
 from edgekit.profiles.board import Board
 from edgekit.twin import qemu, qmp
 from edgekit.twin.processes import QUIT_SECONDS, end, end_any, locked, process_of, twin_folder
@@ -29,7 +30,6 @@ GDB_SOCKET = "gdb"
 LINE_SOCKET = "line"
 COUNT_SHIFT = 6
 """The shift of QEMU's -icount: an instruction takes 2^6 ns, so that the timer counts each one."""
-TO_RUN = (HostTool(qemu.MICROCONTROLLERS, "qemu-system-arm"),)
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,8 @@ def up(
     """Start a twin or find it running; `fresh` makes it blank again."""
     began = time.monotonic()
     hardware, clock = hardware_of(board)
-    require_tools(TO_RUN, "a twin")
+    emulator = architectures()[board.cpu.arch].qemu
+    require_tools((HostTool(emulator.system, emulator.package),), "a twin")
     folder = twin_folder(name)
     with locked(folder, events):
         state = read(folder) if is_one(folder) else None
@@ -88,6 +89,15 @@ def up(
     )
 
 
+def has_twin(board: Board) -> bool:
+    """Return whether a machine of QEMU has the board's core and memory."""
+    try:
+        hardware_of(board)
+    except UsageError:
+        return False
+    return True
+
+
 def hardware_of(board: Board) -> tuple[Hardware, int]:
     """Return the emulated hardware of a board and the clock of its timer.
 
@@ -96,7 +106,7 @@ def hardware_of(board: Board) -> tuple[Hardware, int]:
     from edgekit.profiles.board import board_names, load_board
 
     twin = board.twin
-    if twin is None or twin.emulator != qemu.MICROCONTROLLERS or twin.clock is None:
+    if twin is None or twin.clock is None:
         raise UsageError(
             f"the board {board.name} has no twin",
             hint="edgekit boards show tells which boards have one",
@@ -110,7 +120,8 @@ def hardware_of(board: Board) -> tuple[Hardware, int]:
                 hint="build for the nearest machine with the same core: "
                 f"{option('board', owner.name)}",
             )
-    return Hardware(twin.machine, twin.cpu, 1, board.memory.ram, icount=True), twin.clock
+    ram = board.memory.ram
+    return Hardware(twin.machine, twin.cpu, 1, ram, icount=True, arch=board.cpu.arch), twin.clock
 
 
 def address_of(folder: Path) -> str:
@@ -189,7 +200,8 @@ def _start(
     said = _launch(folder, state)
     if said is not None:
         _write(folder, replace(state, wanted=False))
-        raise qemu.does_not_start(said, f"{qemu.MICROCONTROLLERS} -M help lists its machines")
+        emulator = architectures()[hardware.arch].qemu.system
+        raise qemu.does_not_start(said, f"{emulator} -M help lists its machines")
     return state
 
 
@@ -198,7 +210,8 @@ def command_line(folder: Path, state: MicrocontrollerState) -> list[str]:
     line = f"socket,id=line,path={LINE_SOCKET},server=on,wait=off"
     return [
         *("-name", f"edgekit-twin-{state.name}", "-uuid", state.uuid),
-        *("-machine", state.hardware.machine, "-accel", "tcg,thread=single"),
+        *("-machine", state.hardware.machine, "-cpu", state.hardware.cpu),
+        *(*architectures()[state.hardware.arch].qemu.options, "-accel", "tcg,thread=single"),
         *("-icount", f"shift={COUNT_SHIFT},sleep=on"),
         *("-display", "none", "-monitor", "none", "-nodefaults"),
         *("-chardev", line, "-serial", "chardev:line"),
@@ -212,7 +225,8 @@ def _launch(folder: Path, state: MicrocontrollerState) -> str | None:
     """Start QEMU. Return None, or its message if it fails."""
     for name in (qemu.QMP_SOCKET, GDB_SOCKET, LINE_SOCKET):
         (folder / name).unlink(missing_ok=True)
-    return qemu.launch(qemu.MICROCONTROLLERS, command_line(folder, state), folder)
+    emulator = architectures()[state.hardware.arch].qemu.system
+    return qemu.launch(emulator, command_line(folder, state), folder)
 
 
 def _write(folder: Path, state: MicrocontrollerState) -> None:

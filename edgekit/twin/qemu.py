@@ -17,19 +17,18 @@ from edgekit.base.errors import DeviceError, StorageError
 from edgekit.base.files import storage_errors
 from edgekit.base.interrupts import interrupts_deferred
 from edgekit.base.quoting import qemu_value
+from edgekit.profiles.architecture import architectures
 from edgekit.twin.access import HOST
 from edgekit.twin.image import Image
 from edgekit.twin.state import TwinState
 from edgekit.twin.tools import find_tool
 
-EMULATOR = "qemu-system-aarch64"
-MICROCONTROLLERS = "qemu-system-arm"
 CONSOLE, OLD_CONSOLE, QMP_SOCKET = "console.log", "console.previous.log", "qmp"
 _DISK, _INITRAMFS, _LOG = "disk.qcow2", "initramfs", "qemu.log"
 _START_SECONDS = 60
 _KERNEL_OPTIONS = " ".join(
     [
-        *("quiet", "console=ttyAMA0", "panic=5"),
+        *("quiet", "panic=5"),
         # Features that a twin does not need. They took a third of its start.
         *("audit=0", "apparmor=0", "lsm=", "cryptomgr.notests", "nokaslr", "mitigations=off"),
     ]
@@ -93,7 +92,8 @@ def make_disk(folder: Path, image: Image) -> None:
 
 def command_line(state: TwinState, image: Image, folder: Path) -> list[str]:
     """Return QEMU's command line. The twin reaches no network; one loopback port leads to it."""
-    hardware = state.hardware
+    hardware, guest = state.hardware, architectures()[state.hardware.arch].guest
+    assert guest is not None, "hardware_of refuses the others"
     forward = f"hostfwd=tcp:{HOST}:{state.port}-:22"
     return [
         *("-name", f"edgekit-twin-{state.name}", "-uuid", state.uuid),
@@ -102,7 +102,7 @@ def command_line(state: TwinState, image: Image, folder: Path) -> list[str]:
         *(_COUNT_INSTRUCTIONS if hardware.icount else ()),
         *("-m", f"{hardware.memory >> 20}M"),
         *("-kernel", str(image.kernel), "-initrd", str(folder / _INITRAMFS)),
-        *("-append", _KERNEL_OPTIONS),
+        *("-append", f"console={guest.console} {_KERNEL_OPTIONS}"),
         *("-drive", f"file={qemu_value(disk_of(folder))},if=none,id=disk,cache=unsafe"),
         *("-device", "virtio-blk-pci,drive=disk,romfile="),
         *("-netdev", f"user,id=network,restrict=on,{forward}"),
@@ -129,7 +129,8 @@ def start(state: TwinState, image: Image, folder: Path, seed: bytes) -> None:
         if (folder / CONSOLE).exists():
             (folder / CONSOLE).replace(folder / OLD_CONSOLE)
         (folder / QMP_SOCKET).unlink(missing_ok=True)
-    said = launch(EMULATOR, command_line(state, image, folder), folder)
+    emulator = architectures()[state.hardware.arch].qemu.system
+    said = launch(emulator, command_line(state, image, folder), folder)
     if said is None:
         return
     if _PORT_TAKEN.search(said):
@@ -137,7 +138,7 @@ def start(state: TwinState, image: Image, folder: Path, seed: bytes) -> None:
             f"port {state.port} on {HOST} is taken by another program",
             hint="start the twin again: it takes a free port",
         )
-    raise does_not_start(said, f"{EMULATOR} -cpu help lists its CPUs")
+    raise does_not_start(said, f"{emulator} -cpu help lists its CPUs")
 
 
 def launch(emulator: str, arguments: Sequence[str], folder: Path) -> str | None:
@@ -207,7 +208,9 @@ def _twin_process(entry: Path) -> Process | None:
         status = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
         return None  # ended meanwhile, or another user's
-    emulators = (EMULATOR.encode(), MICROCONTROLLERS.encode())
+    emulators = tuple(
+        known.qemu.system.encode() for known in architectures().values() if known.qemu.system
+    )
     if not arguments[0].endswith(emulators) or status[:1] in (["Z"], ["X"]):
         return None
     texts = [os.fsdecode(argument) for argument in arguments]

@@ -4,12 +4,14 @@ or in `guest/`, the next twin gets a new image."""
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from edgekit.base.files import sha256_bytes
 from edgekit.base.json_text import json_text
+from edgekit.profiles.architecture import architectures
 
 _GUEST = Path(__file__).resolve().parent / "guest"
 
@@ -44,6 +46,8 @@ class Owner:
 class Recipe:
     """Everything that decides an image."""
 
+    architecture: str
+    """Debian's name for it."""
     release: str
     packages: tuple[str, ...]
     """The packages to install; apt adds their dependencies."""
@@ -68,15 +72,15 @@ class Recipe:
         return sha256_bytes(json_text(self).encode())
 
 
-def release_for(glibc: tuple[int, int]) -> str:
-    """Choose the oldest release whose glibc is not older than the host's.
+def release_for(glibc: tuple[int, int], releases: Sequence[str]) -> str:
+    """Choose the oldest of some releases whose glibc is not older than the host's.
 
     Programs that the host's cross compiler links then run on the twin.
     """
     for name, offered in RELEASES:
-        if offered >= glibc:
+        if offered >= glibc and name in releases:
             return name
-    return RELEASES[-1][0]
+    return releases[-1]
 
 
 def host_glibc() -> tuple[int, int]:
@@ -92,10 +96,14 @@ def host_glibc() -> tuple[int, int]:
 
 
 @cache
-def default_recipe(release: str | None = None) -> Recipe:
-    """Return the recipe of the image that the twins of all aarch64 Linux boards share."""
+def default_recipe(release: str | None = None, arch: str = "aarch64") -> Recipe:
+    """Return the recipe of the image that all twins of Linux boards of an architecture share."""
+    architecture = architectures()[arch]
+    guest = architecture.guest
+    assert guest is not None, "hardware_of refuses the others"
     return Recipe(
-        release=release or release_for(host_glibc()),
+        architecture=architecture.debian,
+        release=release or release_for(host_glibc(), guest.releases),
         packages=(
             *("base-files", "base-passwd", "bash", "dash", "busybox-static", "coreutils"),
             *("libc6", "libc-bin", "libstdc++6", "libgomp1"),
@@ -111,8 +119,8 @@ def default_recipe(release: str | None = None) -> Recipe:
             *("./usr/share/doc", "./usr/share/man", "./usr/share/locale", "./usr/share/lintian"),
             *("./usr/bin/chage", "./usr/bin/expiry"),
         ),
-        kernel="linux-image-cloud-arm64",
-        modules=("virtio_pci", "virtio_blk", "virtio_net"),
+        kernel=guest.kernel,
+        modules=("virtio_pci", "virtio_blk", "virtio_net", "crc32c_generic", "ext4"),
         folders=(
             *("/usr/bin", "/usr/sbin", "/usr/lib", "/dev", "/proc", "/sys", "/run", "/tmp"),
             *("/root", "/etc/ssh/authorized_keys", f"/home/{USER}", "/var/log", "/var/tmp"),

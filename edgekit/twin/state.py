@@ -38,6 +38,7 @@ class Hardware:
     """The memory in bytes."""
     icount: bool = False
     """Whether the clock counts instructions, so that times do not depend on the host."""
+    arch: ShortText = "aarch64"
 
 
 @dataclass(frozen=True)

@@ -35,15 +35,15 @@ _GENERATORS_OFF = (
 )
 
 
-def recipe_for(init: Init) -> Recipe:
-    """Return the recipe of the image with an init."""
-    return systemd_recipe() if init == "systemd" else default_recipe()
+def recipe_for(init: Init, arch: str) -> Recipe:
+    """Return the recipe of the image with an init, for an architecture."""
+    return systemd_recipe(arch=arch) if init == "systemd" else default_recipe(arch=arch)
 
 
 @cache
-def systemd_recipe(release: str | None = None) -> Recipe:
+def systemd_recipe(release: str | None = None, arch: str = "aarch64") -> Recipe:
     """Return the default recipe with systemd, the only program that starts services."""
-    base = default_recipe(release)
+    base = default_recipe(release, arch)
     files = (
         GuestFile("/etc/fstab", guest_text("systemd/fstab")),
         GuestFile(

@@ -16,6 +16,7 @@ from edgekit.base.interrupts import interrupts_deferred
 from edgekit.base.parent_process import ending_with_us
 from edgekit.base.programs import find_program
 from edgekit.base.wording import duration
+from edgekit.profiles.architecture import architectures
 
 _LAST_LINES = 15
 _SYSTEM_FOLDERS = ("/usr/sbin", "/sbin")
@@ -30,12 +31,7 @@ class HostTool:
     package: str
 
 
-TO_RUN = (
-    HostTool("qemu-system-aarch64", "qemu-system-arm"),
-    HostTool("qemu-img", "qemu-utils"),
-    HostTool("ssh", "openssh-client"),
-    HostTool("ssh-keygen", "openssh-client"),
-)
+TO_REACH = (HostTool("ssh", "openssh-client"), HostTool("ssh-keygen", "openssh-client"))
 TO_BUILD = (
     HostTool("apt-get", "apt"),
     HostTool("apt-config", "apt"),
@@ -45,6 +41,12 @@ TO_BUILD = (
     HostTool("debugfs", "e2fsprogs"),
     HostTool("setpriv", "util-linux"),
 )
+
+
+def to_run(arch: str) -> tuple[HostTool, ...]:
+    """Return the programs that the twin of a Linux board needs."""
+    qemu = architectures()[arch].qemu
+    return (HostTool(qemu.system, qemu.package), HostTool("qemu-img", "qemu-utils"), *TO_REACH)
 
 
 def find_tool(name: str) -> Path | None:

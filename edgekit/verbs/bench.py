@@ -13,6 +13,7 @@ from edgekit.base.events import SILENT, Events
 from edgekit.base.measurer import Measurer
 from edgekit.base.options import option
 from edgekit.base.wording import counted, number
+from edgekit.bundle.sizes import sizes_in_words
 from edgekit.devices.base import MOST_RUNS, BenchPlan, BenchSamples, Counted, RunsBundles
 from edgekit.verbs.bench_report import (
     BenchReport,
@@ -31,6 +32,11 @@ if TYPE_CHECKING:
     from edgekit.devices.kernel_times import KernelTimes
     from edgekit.devices.sensors.readings import Observed
 
+_NOT_THE_BOARD: Mapping[Measurer, str] = {
+    "emulator": "emulated: the times say nothing about the board's",
+    "simulator": "simulated: the times say nothing about the board's",
+    "engine": "in an engine on this machine: on another machine the times differ",
+}
 _FEWEST_RUNS = 10
 _NOISY_SPREAD = 1.2
 """p90 over median; an undisturbed machine stays well below."""
@@ -59,6 +65,8 @@ def bench(
         samples, measured_by = session.bench(chosen, plan), session.measured_by
     board = bundle.manifest.board.name
     report = summarise_samples(bundle.path, board, device.name, samples, measured_by)
+    specs = [entry.spec for entry in bundle.manifest.inputs]
+    report = replace(report, sizes=sizes_in_words(specs, chosen))
     report = replace(report, notes=(*_less_than_planned(plan, report), *report.notes))
     if purpose is None:
         return report
@@ -123,6 +131,7 @@ def summarise_samples(
         throttled=None if measured.observed is None else measured.observed.throttled,
         state=None if measured.observed is None else measured.observed.state,
         notes=_notes(measured, measured_by, median, p90),
+        sizes="",
         samples=tuple(seconds),
         profile=None if measured.kernels is None else _profile(measured.kernels),
     )
@@ -220,9 +229,8 @@ def _notes(
     if measured.counted is not None and measured.counted.unit == "instructions":
         return ("emulated: its instructions are counted one by one; times are the emulator's own",)
     notes = []
-    if measured_by != "hardware":
-        word = "emulated" if measured_by == "emulator" else "simulated"
-        notes.append(f"{word}: the times say nothing about the board's")
+    if measured_by in _NOT_THE_BOARD:
+        notes.append(_NOT_THE_BOARD[measured_by])
     host = measured.host_before
     if measured.threads > host.cores:
         notes.append(f"{counted(measured.threads, 'thread')} shared {counted(host.cores, 'core')}")

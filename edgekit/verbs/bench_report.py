@@ -106,6 +106,8 @@ class BenchSummary(Report):
     """Power mode, clocks, fans and the GPU's memory; None if the board reports none of them."""
     notes: tuple[str, ...]
     """Reasons to doubt the numbers."""
+    sizes: str
+    """The shapes of the inputs whose sizes vary, such as `ids=1x64`; empty if none does."""
 
     def headline(self) -> str:
         model = self.bundle.name
@@ -113,7 +115,18 @@ class BenchSummary(Report):
             return f"{model} on {self.device}: {measured(self.counted.median, self.counted.unit)}"
         median, p90 = (figure(v, "seconds", self.measured_by) for v in (self.median, self.p90))
         times = f"median {median}, p90 {p90}"
-        return f"{model} on {self.device}: {times}, {counted(self.runs, 'run')}"
+        at = f" at {self.sizes}" if self.sizes else ""
+        return f"{model} on {self.device}{at}: {times}, {counted(self.runs, 'run')}"
+
+
+@dataclass(frozen=True)
+class SizesReport(Report):
+    """One benchmark for each of several sizes of the inputs."""
+
+    sizes: tuple[BenchReport, ...]
+
+    def headline(self) -> str:
+        return "; ".join(report.headline() for report in self.sizes)
 
 
 @dataclass(frozen=True)

@@ -89,8 +89,6 @@ def deploy(
     out: Path,
     *,
     plan: DeployPlan | None = None,
-    archive: bool = False,
-    dump_ir: Path | None = None,
     use_cache: bool = True,
     events: Events = SILENT,
 ) -> DeployReport:
@@ -99,9 +97,7 @@ def deploy(
     Wrong numbers are an error, and the device's current version stays current.
     """
     with device.prepared_early(events=events) as reached:
-        built = build(
-            request, out, archive=archive, dump_ir=dump_ir, use_cache=use_cache, events=events
-        )
+        built = build(request, out, use_cache=use_cache, events=events)
         done = deploy_bundle(
             built.bundle, reached, plan or DeployPlan(), events, store=request.store
         )

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from edgekit.base.decode import decode, decode_json, encode
 from edgekit.base.errors import EdgekitError, OffloadRefusedError, StorageError, UsageError
@@ -21,16 +20,14 @@ from edgekit.base.options import option
 from edgekit.base.own_folder import remember_origin
 from edgekit.building.choose import BuildOptions, make_request
 from edgekit.building.request import BuildRequest
+from edgekit.devices.base import BenchPlan
+from edgekit.devices.device import Device
 from edgekit.models.model import ModelSource
 from edgekit.profiles.board import Board
 from edgekit.project.workspace import WorkspaceData
 from edgekit.verbs.fleet import on_each
 from edgekit.verbs.matrix_report import Cell, Matrix, Status, write_reports
 from edgekit.version import __version__
-
-if TYPE_CHECKING:
-    from edgekit.devices.base import BenchPlan
-    from edgekit.devices.device import Device
 
 STATE_FILE = "matrix.json"
 _FORMAT = 3
@@ -157,7 +154,7 @@ class _Cells:
             source.path,
             board,
             offload=parse_offload(offload),
-            shapes=source.shapes,
+            shapes={**source.shapes, **source.ranges},
             constants=source.constants,
         )
         return make_request(self.workspace, options, twin=twin)

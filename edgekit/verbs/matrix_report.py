@@ -112,13 +112,22 @@ def amount(cell: Cell, value: float | None) -> str:
 def caution(matrix: Matrix) -> str:
     """Say which of the numbers are not the boards' own; empty if all are."""
     cells = [cell for cell in matrix.cells if cell.status == "done"]
-    boards = dict.fromkeys(cell.board for cell in cells if cell.measured_by != "hardware")
-    if not boards:
-        return ""
-    return (
-        f"The numbers of {', '.join(boards)} are an emulator's: they say nothing about how fast "
-        "the board is, and are not to be published as its own."
+    engines = dict.fromkeys(cell.board for cell in cells if cell.measured_by == "engine")
+    boards = dict.fromkeys(
+        cell.board for cell in cells if cell.measured_by not in ("hardware", "engine")
     )
+    sentences = []
+    if boards:
+        sentences.append(
+            f"The numbers of {', '.join(boards)} are an emulator's: they say nothing about how "
+            "fast the board is, and are not to be published as its own."
+        )
+    if engines:
+        sentences.append(
+            f"The numbers of {', '.join(engines)} are those of an engine on this machine: on "
+            "another machine they differ."
+        )
+    return " ".join(sentences)
 
 
 def as_markdown(matrix: Matrix) -> str:

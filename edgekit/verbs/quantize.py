@@ -92,7 +92,7 @@ def quantize(request: QuantizeRequest, events: Events = SILENT) -> QuantizeRepor
             "uses noise instead, whose "
             "numbers mean nothing",
         )
-    from edgekit.bundle.folder import InputEntry
+    from edgekit.bundle.manifest import InputEntry
     from edgekit.models.known_samples import samples_file, write_known_samples
     from edgekit.models.onnx.binding import bind
     from edgekit.models.onnx.files import read_model

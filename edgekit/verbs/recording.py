@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from edgekit.base.errors import EdgekitError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.json_text import json_line
+from edgekit.bundle.sizes import largest_in_words
 from edgekit.store.address import is_off as is_off
 from edgekit.store.address import runs_folder
 from edgekit.store.moments import now
@@ -77,6 +78,7 @@ def run_of(bundle: Bundle, report: BenchReport, purpose: str) -> BenchRun:
         model_peak=report.memory.model_peak,
         process_peak=report.memory.process_peak,
         joules=None if report.power is None else report.power.joules,
+        sizes="" if report.sizes == largest_in_words(manifest) else report.sizes,
         notes=report.notes,
     )
 

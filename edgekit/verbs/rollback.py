@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from edgekit.base.errors import BuildError, DeviceError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.measurer import Measurer
 from edgekit.base.options import option
 from edgekit.base.report import Report
+from edgekit.devices.device import KeepsVersions
 from edgekit.devices.linux.agent_messages import AgentMessages
 from edgekit.devices.linux.device_log import log_line
+from edgekit.devices.linux.ready_agent import ReadyAgent
 from edgekit.devices.linux.region_work import WorkShown
 from edgekit.devices.linux.runner_build import (
     RunnerSource,
@@ -29,10 +30,6 @@ from edgekit.devices.linux.version_records import (
     choose_version,
 )
 from edgekit.devices.linux.versions import damaged_files, read_versions
-
-if TYPE_CHECKING:
-    from edgekit.devices.device import KeepsVersions
-    from edgekit.devices.linux.ready_agent import ReadyAgent
 
 _MOST_INPUT = 256 << 20
 """The most bytes of one input, because a device's record is not trusted."""

@@ -22,7 +22,6 @@ from edgekit.models.comparison import (
     TensorComparison,
     Tolerance,
     Unit,
-    Verification,
     Widening,
     WorstElement,
     compare,
@@ -35,21 +34,6 @@ if TYPE_CHECKING:
     from edgekit.bundle.samples import Sample
     from edgekit.devices.base import RunsBundles, Session
     from edgekit.models.model import ModelSource
-
-__all__ = [
-    "OutputReport",
-    "SampleReport",
-    "TensorComparison",
-    "Tolerance",
-    "Verification",
-    "VerifyReport",
-    "Widening",
-    "WorstElement",
-    "compare",
-    "raise_if_failed",
-    "tolerance_for",
-    "verify",
-]
 
 
 @dataclass(frozen=True)
@@ -254,7 +238,9 @@ def _from_oracle(
             "your own inputs need the model, to compute what must come out",
             hint=f"add {option('model')} with the file that the bundle was built from",
         )
-    source = as_built(source, bundle.manifest.model.sha256)
+    source = as_built(
+        source, bundle.manifest.model.sha256, [entry.spec for entry in bundle.manifest.inputs]
+    )
     if source.sha256 != bundle.manifest.model.sha256:
         raise UsageError(
             f"{source.path} is not the model that the bundle {bundle.path} was built from",

@@ -64,11 +64,12 @@ def _ends(file: Path) -> tuple[bytes, bytes]:
 def _fetch() -> None:
     """The network and its labels out of the Python package magika, pinned by its hash."""
     sys.path.insert(0, str(HERE.parent.parent))
-    from benchmarks.model_zoo import MAGIKA, ZooModel, fetch, member
+    from benchmarks.model_zoo import PACKAGES, ZooModel, fetch, member
 
     folder = "magika/models/standard_v3_3"
     for place, name in ((MODEL, "model.onnx"), (LABELS, "config.min.json")):
-        kept = fetch(ZooModel("magika", f"magika-{name}", MAGIKA, member(f"{folder}/{name}")))
+        path = member(f"{folder}/{name}")
+        kept = fetch(ZooModel("magika", f"magika-{name}", PACKAGES["magika"], path))
         if not place.is_file():
             shutil.copyfile(kept, place)
 

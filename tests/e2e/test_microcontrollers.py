@@ -71,7 +71,7 @@ def test_a_deployment_is_verified_and_counts_instructions(deployed: tuple[str, P
     assert counted["clock"] is None
     assert counted["minimum"] == counted["maximum"] > 0
     steps = sum(step["count"] for step in counted["steps"])
-    assert steps == pytest.approx(counted["median"], abs=60 * len(counted["steps"]))
+    assert steps == pytest.approx(counted["median"], abs=80 * len(counted["steps"]))
     assert report["installed"]["sent"] == report["installed"]["model"] > 0
 
 
@@ -142,6 +142,7 @@ def test_a_device_on_a_line_is_added_used_and_watched(model: Path, cache: Path) 
     assert edgekit("device", "remove", "bench-7").returncode == 0
 
 
+@pytest.mark.slow
 def test_a_device_on_another_machines_line_is_used_through_that(model: Path, cache: Path) -> None:
     line = edgekit_json("twin", "up", "mps3-an547")["serial"]
     out = cache / "via"

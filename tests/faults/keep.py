@@ -15,10 +15,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks import simulated_device
+from edgekit.devices.keeper_messages import FarmStatus
 from edgekit.farm.health import Limits
 from edgekit.farm.plan import FarmPlan, Member, plan_farm
 from edgekit.farm.run import run_farm
-from edgekit.farm.status import FarmStatus
 
 LIMITS = Limits(faults=99, first_wait=0.5, longest_wait=2.0, silence=12.0, overdue=2.0)
 KEY = "local"

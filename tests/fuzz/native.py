@@ -21,6 +21,7 @@ from fuzz.mutation import damaged
 HERE = Path(__file__).parent / "native"
 PACKAGE = Path(__file__).parents[2] / "edgekit"
 AGENT = PACKAGE / "agent/src"
+APP = PACKAGE / "verbs/export/template/src"
 FIRMWARE = PACKAGE / "aot/firmware/source"
 _SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-g", "-O1")
 _SECONDS_FOR_ONE = 20
@@ -48,6 +49,9 @@ def native_targets() -> dict[str, NativeTarget]:
         "agent requests": NativeTarget("requests.cc", (AGENT / "requests.cc",), seeds.requests),
         "agent tracker": NativeTarget(
             "tracker.cc", (AGENT / "tracker.cc", AGENT / "net.cc"), seeds.tracker_answers
+        ),
+        "app pictures": NativeTarget(
+            "pictures.c", (APP / "picture.c", APP / "decode.c"), seeds.plain_pictures
         ),
         "firmware frame": NativeTarget("frame.c", (FIRMWARE / "frame.c",), seeds.serial_frames),
         "firmware serve": NativeTarget(
@@ -95,13 +99,20 @@ def build_native(target: NativeTarget, folder: Path) -> Path:
         language = "-std=c99" if source.suffix == ".c" else "-std=c++17"
         made = folder / f"{source.parent.name}-{source.stem}.o"
         flags = [*_SANITIZERS, *(f"{flag}-no-link" for flag in more), language, "-D_GNU_SOURCE"]
-        include = [f"-I{HERE}", f"-I{AGENT}", f"-I{FIRMWARE}", "-isystem", str(ffi_headers())]
+        include = [
+            f"-I{HERE}",
+            f"-I{AGENT}",
+            f"-I{FIRMWARE}",
+            f"-I{APP}",
+            "-isystem",
+            str(ffi_headers()),
+        ]
         _run([compiler, *flags, *include, "-c", str(source), "-o", str(made)])
         objects.append(str(made))
     program = folder / "harness"
     runtime = package_folder("tvm_ffi") / "lib"
     linked = ["-L", str(runtime), "-ltvm_ffi", f"-Wl,-rpath,{runtime}"]
-    tail = ["-pthread", *(linked if target.links_runtime else [])]
+    tail = ["-pthread", "-lm", *(linked if target.links_runtime else [])]
     linker = found.c if is_c else found.cpp
     _run([linker, *_SANITIZERS, *more, *objects, *tail, "-o", str(program)])
     return program

@@ -19,8 +19,7 @@ from edgekit.base.npy import read_npy
 from edgekit.base.tensors import TensorSpec
 from edgekit.base.zip_reader import read_zip
 from edgekit.bundle import archive
-from edgekit.bundle.folder import InputEntry
-from edgekit.bundle.manifest import parse_manifest
+from edgekit.bundle.manifest import InputEntry, parse_manifest
 from edgekit.bundle.samples import InputFile, load_samples
 from edgekit.compiler.schedules.trace_text import check_trace
 from edgekit.devices.elf import read_elf

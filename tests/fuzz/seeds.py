@@ -19,9 +19,9 @@ from support.bundles import make_bundle
 from support.profiles import LINUX_BOARD
 
 from edgekit.bundle.archive import write_archive
+from edgekit.devices.keeper_messages import DeviceStatus, FarmStatus, Lease, Reservation, Waiter
 from edgekit.devices.local.frames import encode_frame as encode_worker_frame
 from edgekit.devices.serial.frames import SerialFrame, encode_frame
-from edgekit.farm.status import DeviceStatus, FarmStatus, Lease, Reservation, Waiter
 
 Seeds = Sequence[bytes]
 OPEN = Path(__file__).parents[2]
@@ -103,6 +103,22 @@ def _saved(save: Callable[[io.BytesIO], object]) -> bytes:
     stream = io.BytesIO()
     save(stream)
     return stream.getvalue()
+
+
+@cache
+def plain_pictures() -> Seeds:
+    """Pictures in formats without compression."""
+    from PIL import Image
+
+    grey = Image.fromarray(np.arange(35, dtype="uint8").reshape(5, 7))
+    saved = (
+        (grey, "ppm"),
+        (grey, "bmp"),
+        *((grey.convert("RGB"), kind) for kind in ("ppm", "bmp")),
+    )
+    return [
+        _saved(lambda stream, one=one, kind=kind: one.save(stream, kind)) for one, kind in saved
+    ]
 
 
 @cache

@@ -64,12 +64,12 @@ def test_a_page_is_linked_and_its_files_are_meant_for_this_place(page: str) -> N
 
 @needs(*MICROCONTROLLERS)
 def test_a_board_of_a_project_builds_and_its_twin_is_verified(work: Path, tmp_path: Path) -> None:
-    assert put_files("board.md", work) == ["boards/mps2-an385.toml"]
+    assert put_files("board.md", work) == ["boards/mps2-an511.toml"]
     write_model(work / "model.onnx")
 
-    edgekit("boards", "check", "boards/mps2-an385.toml", folder=work)
+    edgekit("boards", "check", "boards/mps2-an511.toml", folder=work)
     with twins_in(tmp_path / "cache"):
-        report = deployed("model.onnx", "--board", "mps2-an385", "--twin", folder=work)
+        report = deployed("model.onnx", "--board", "mps2-an511", "--twin", folder=work)
 
     assert report["bench"]["counted"]["median"] > 0
 

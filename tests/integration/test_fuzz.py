@@ -15,7 +15,10 @@ from fuzz.targets import all_targets
 from support.needs import needs
 
 TARGETS = all_targets()
-NATIVE = ("agent npy", "agent requests", "agent tracker", "firmware frame", "firmware serve")
+NATIVE = (
+    *("agent npy", "agent requests", "agent tracker", "app pictures"),
+    *("firmware frame", "firmware serve"),
+)
 DAMAGED = 40
 NOT_ALL_TAKEN = {"json", "npy input"}
 """Targets with seeds of which some are refused: several lines, other shapes."""

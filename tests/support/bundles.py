@@ -12,27 +12,21 @@ import numpy as np
 
 from edgekit.base.files import sha256_bytes
 from edgekit.base.tensors import Quantization, TensorSpec
-from edgekit.bundle.folder import (
+from edgekit.bundle.folder import Bundle, describe_file, open_bundle, write_manifest, write_tensor
+from edgekit.bundle.manifest import (
     SCHEMA_VERSION,
     BoardEntry,
-    Bundle,
-    ExpectedEntry,
     InputEntry,
     Kernel,
-    LeftOut,
     Manifest,
     ModelEntry,
-    OracleEntry,
     OutputEntry,
     Region,
     ToolchainEntry,
-    VectorEntry,
     Versions,
-    describe_file,
-    open_bundle,
-    write_manifest,
-    write_tensor,
 )
+from edgekit.bundle.manifest_oracle import OracleEntry
+from edgekit.bundle.manifest_vectors import ExpectedEntry, LeftOut, VectorEntry
 from edgekit.models.preprocess import Preprocess
 
 IMAGE = TensorSpec("image", "uint8", (1, 4, 4, 3), Quantization((0.5,), (128,)))

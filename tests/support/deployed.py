@@ -33,7 +33,8 @@ from edgekit.cross.toolchain import find_compiler
 from edgekit.devices.local.device import worker_arguments
 from edgekit.devices.local.worker_process import WorkerProcess, started_worker
 from edgekit.models.model import ModelSource
-from edgekit.profiles.board import Target, load_board
+from edgekit.profiles.board import load_board
+from edgekit.profiles.cpu import Target
 from edgekit.profiles.toolchain import load_toolchain
 
 if TYPE_CHECKING:
@@ -113,8 +114,9 @@ typedef int region(const void *const *, void *const *, char *, size_t);
 def _call_of(symbol: str) -> str:
     """Return a region that calls what `support.region_worker` names in the environment."""
     return (
-        f"int edgekit_region_{symbol}(const void *const *in, void *const *out, char *why, size_t n)"
-        f' {{ return ((region *)strtoull(getenv("{symbol}"), 0, 10))(in, out, why, n); }}'
+        f"int edgekit_region_{symbol}(const void *const *in, void *const *out, int threads,"
+        f" char *why, size_t n) {{ (void)threads;"
+        f' return ((region *)strtoull(getenv("{symbol}"), 0, 10))(in, out, why, n); }}'
     )
 
 

@@ -1,26 +1,18 @@
-"""TFLite's elementwise operators with every type, in a library and as portable C."""
+"""TFLite's elementwise operators with every type."""
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from edgekit.base.errors import ModelError, UnsupportedModelError
-from edgekit.models.comparison import IN_16_BITS, SHARE_OFF_BY_A_STEP
-from edgekit.models.model import import_model, open_model
-from edgekit.models.oracle import oracle_for
-from support.elementwise import Verdict, deployed, in_range, judged, values
-from support.tflite_models import TYPES, Op, T, constant, tflite_bytes
+from support.elementwise import in_range, values
+from support.tflite_models import TYPES, Described, Op, T, constant
 
 PLAIN = ("float32", "float16", "int8", "uint8", "int16", "int32", "int64", "bool")
 QUANTIZED = ("qint8", "quint8", "qint16")
-CASES_A_MODEL = 24
 _FUSED = {"": 0, "relu": 1, "relu_n1_to_1": 2, "relu6": 3}
 
 UNARY: Mapping[str, tuple[str, Mapping[str, Any]]] = {
@@ -65,9 +57,7 @@ BINARY: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 _LOGICAL = ("EQUAL", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL", "NOT_EQUAL")
 _DIVISIONS = ("DIV", "FLOOR_DIV", "FLOOR_MOD")
 _OF_SMALL_INTEGERS = ("CAST", "FLOOR_DIV", "FLOOR_MOD", "SELECT", "SELECT_V2", "ZEROS_LIKE")
-_STOPPED = ("ADD", "ADD_N", "SUB", "MUL", "DIV")
-"""Operators whose reference kernels give the largest number for infinity."""
-_SAME_SCALE = ("MAXIMUM", "MINIMUM")
+_SAME_SCALE = ("MAXIMUM", "MINIMUM", "SELECT", "SELECT_V2")
 _PRESCRIBED: Mapping[str, Mapping[str, tuple[float, int]]] = {
     "LOGISTIC": {"int8": (2**-8, -128), "uint8": (2**-8, 0), "int16": (2**-15, 0)},
     "TANH": {"int8": (2**-7, 0), "uint8": (2**-7, 128), "int16": (2**-15, 0)},
@@ -92,6 +82,13 @@ class Case:
         return (UNARY.get(self.name) or BINARY[self.name])[0]
 
     @property
+    def exactness(self) -> float:
+        return 1
+
+    def described(self, prefix: str) -> Described:
+        return _described(self, prefix)
+
+    @property
     def stored(self) -> str:
         return self.dtype.removeprefix("q")
 
@@ -106,19 +103,11 @@ def candidates() -> Iterator[Case]:
                 yield Case(name, dtype, form)
 
 
-def possible(chosen: Iterable[Case]) -> list[Case]:
-    """Return those that LiteRT itself computes."""
-    return [case for one in chosen for case in _possible(one)]
-
-
-def _possible(case: Case) -> Iterator[Case]:
-    if case.dtype in ("int8", "uint8", "int16") and case.operator not in _OF_SMALL_INTEGERS:
-        return  # LiteRT takes them for quantised, and crashes where there is no scale
-    try:
-        wanted(case)
-    except (ModelError, ValueError):  # LiteRT has no such kernel
-        return
-    yield case
+def cases() -> Iterator[Case]:
+    """Yield the cases, without those on which LiteRT itself would crash."""
+    for case in candidates():
+        if case.dtype not in ("int8", "uint8", "int16") or case.operator in _OF_SMALL_INTEGERS:
+            yield case  # LiteRT takes small integers for quantised; some have no scale
 
 
 def operands(case: Case) -> list[np.ndarray]:
@@ -153,8 +142,7 @@ def operands(case: Case) -> list[np.ndarray]:
     return [first, second]
 
 
-def _described(case: Case, prefix: str) -> tuple[list[T], Op, list[str]]:
-    """Return the tensors of a case, its operator and the names of its inputs."""
+def _described(case: Case, prefix: str) -> Described:
     operator, options = UNARY.get(case.name) or BINARY[case.name]
     options = dict(options)
     if "inDataType" in options:
@@ -195,112 +183,6 @@ def _described(case: Case, prefix: str) -> tuple[list[T], Op, list[str]]:
         result, more = "int8", {"scale": 0.05, "zero": -3}
     shape = np.broadcast_shapes(*(array.shape for array in operands(case)))
     tensors.append(T(f"{prefix}_r", shape, result, None, **more))
-    return tensors, Op(operator, tuple(inputs), (f"{prefix}_r",), options), given
-
-
-def _model(chosen: Sequence[Case]) -> tuple[bytes, dict[str, np.ndarray]]:
-    tensors, operators, feeds = [], [], {}
-    for number, case in enumerate(chosen):
-        mine, operator, given = _described(case, f"c{number}")
-        tensors += mine
-        operators.append(operator)
-        feeds.update(zip(given, operands(case), strict=False))
-    results = [operator.outputs[0] for operator in operators]
-    return tflite_bytes(tensors, operators, list(feeds), results), feeds
-
-
-def in_library(chosen: Sequence[Case]) -> list[np.ndarray]:
-    content, feeds = _model(chosen)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.tflite"
-        path.write_bytes(content)
-        found = deployed(path, feeds)
-    return [found[f"c{number}_r"] for number in range(len(chosen))]
-
-
-def in_c(chosen: Sequence[Case]) -> list[np.ndarray]:
-    """Compile portable C for this host, with undefined behaviour caught."""
-    from graphs.c_library import run_tree
-
-    from edgekit.aot.compile import compile_tree
-    from edgekit.aot.generators import portable_generators
-    from edgekit.aot.job import TreeJob
-    from edgekit.aot.tree import Origin
-    from edgekit.aot.write import write_tree
-    from support.c_builds import CORTEX_M4
-
-    content, feeds = _model(chosen)
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        (folder / "model.tflite").write_bytes(content)
-        model = import_model(open_model(folder / "model.tflite"))
-        origin = Origin("net", "model.tflite", "0", "here", CORTEX_M4.name)
-        compiled = compile_tree(model, TreeJob("net", origin, CORTEX_M4), portable_generators())
-        write_tree(compiled.plan, folder)
-        found = run_tree(compiled.plan, folder, feeds)
-    return [found[f"c{number}_r"] for number in range(len(chosen))]
-
-
-@cache
-def wanted(case: Case) -> np.ndarray:
-    """Return what LiteRT's reference kernel computes."""
-    content, feeds = _model([case])
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.tflite"
-        path.write_bytes(content)
-        found = oracle_for(open_model(path)).run(feeds)["c0_r"]
-    if case.operator in _STOPPED and found.dtype.kind == "f":
-        stopped = np.abs(found) == np.finfo(found.dtype).max
-        found = np.where(stopped, np.copysign(np.inf, found), found).astype(found.dtype)
-    return found
-
-
-def verdicts(
-    chosen: Sequence[Case], run: Callable[[Sequence[Case]], list[np.ndarray]]
-) -> dict[Case, Verdict]:
-    """Judge many cases in as few models as possible, without those that no importer takes."""
-    found: dict[Case, Verdict] = {}
-    for case in chosen:
-        reason = _refusal(case)
-        if reason:
-            found[case] = Verdict("refused", reason)
-    taken = [case for case in chosen if case not in found]
-
-    def settled(cases: Sequence[Case]) -> list[np.ndarray]:
-        return [_settled(case, array) for case, array in zip(cases, run(cases), strict=True)]
-
-    for start in range(0, len(taken), CASES_A_MODEL):
-        found.update(judged(taken[start : start + CASES_A_MODEL], settled, wanted))
-    return found
-
-
-def _settled(case: Case, found: np.ndarray) -> np.ndarray:
-    """Return LiteRT's numbers where uint8 and int16 differ by what docs/verify.md allows."""
-    right = wanted(case)
-    if (
-        case.dtype not in ("quint8", "qint16")
-        or found.dtype != right.dtype
-        or found.shape != right.shape
-    ):
-        return found
-    off = np.abs(found.astype(int) - right.astype(int))
-    if case.dtype == "qint16":
-        return right if off.max() <= IN_16_BITS.allowed else found
-    return right if off.max() <= 1 and (off > 0).mean() <= SHARE_OFF_BY_A_STEP else found
-
-
-@cache
-def _refusal(case: Case) -> str:
-    """Return why a model of this case can't be imported; empty if it can."""
-    content, _ = _model([case])
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.tflite"
-        path.write_bytes(content)
-        try:
-            import_model(open_model(path))
-        except (ModelError, UnsupportedModelError) as error:
-            return " ".join((error.message, *error.details))
-    return ""
-
-
-WAYS = {"library": partial(verdicts, run=in_library), "C": partial(verdicts, run=in_c)}
+    feeds = dict(zip(given, operands(case), strict=False))
+    made = Op(operator, tuple(inputs), (f"{prefix}_r",), options)
+    return Described(tensors, [made], feeds, [f"{prefix}_r"])

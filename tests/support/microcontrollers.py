@@ -16,12 +16,23 @@ from edgekit.profiles.toolchain import load_toolchain
 from support.c_trees import write_c_tree
 from support.needs import MICROCONTROLLERS, require
 
-BOARDS = ("mps2-an386", "mps2-an500", "mps3-an547", "stm32f405")
+BOARDS = (
+    *(
+        "mps2-an385",
+        "mps2-an386",
+        "mps2-an500",
+        "mps2-an505",
+        "mps3-an547",
+        "stm32f405",
+        "microbit",
+    ),
+    "qemu-riscv32",
+)
 LIMIT_S = 300.0
 
 
 def firmware_for(board: Board, folder: Path, *trees: Path) -> FirmwareFile:
-    require("gcc-arm")
+    require("gcc-arm", "gcc-riscv32", "picolibc")
     built = build_firmware(trees, board, load_toolchain(board.toolchain), folder)
     return read_firmware(built.elf)
 

@@ -44,7 +44,8 @@ _LICENSED = (
 )
 
 CORTEX_M = ("gcc-arm", "qemu-system")
-MICROCONTROLLERS = (*CORTEX_M, "gdb")
+RISCV32 = ("gcc-riscv32", "picolibc", "qemu-riscv")
+MICROCONTROLLERS = (*CORTEX_M, *RISCV32, "gdb")
 ARM_PROGRAMS = ("g++-aarch64", "qemu-user")
 TWIN = ("g++-aarch64", "qemu-system", "qemu-img", "ssh", "mke2fs", "debian-keyring", "debian")
 
@@ -209,8 +210,8 @@ def _abilities() -> tuple[Requirement, ...]:
         Requirement("no-nvidia-driver", _has_no_driver, "this machine has NVIDIA's driver"),
         Requirement("no-tensorrt", _has_no_tensorrt, "this machine has TensorRT"),
         Requirement("tensorrt-headers", lambda: "TENSORRT_INCLUDE" in os.environ, _LICENSED),
-        *(_library(backend, "local") for backend in ("ncnn", "onednn")),
-        *(_library(backend, "rpi4") for backend in ("ncnn", "acl")),
+        *(_library(backend, "local") for backend in ("ncnn", "onednn", "onnxruntime")),
+        *(_library(backend, "rpi4") for backend in ("ncnn", "acl", "onnxruntime")),
     )
 
 

@@ -23,6 +23,7 @@ TYPES = {
     "int32": schema.TensorType.INT32,
     "int64": schema.TensorType.INT64,
     "bool": schema.TensorType.BOOL,
+    "complex64": schema.TensorType.COMPLEX64,
     "resource": schema.TensorType.RESOURCE,
 }
 VERSIONS = {"BROADCAST_TO": 2}
@@ -41,6 +42,8 @@ class T:
     zero: int = 0
     axis: int = 0
     signature: tuple[int, ...] | None = None
+    variable: bool = False
+    """Whether the tensor keeps its value from call to call."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ class Op:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     options: Mapping[str, Any] = field(default_factory=dict)
-    """The options table's name under "table", its fields beside it."""
+    """The options table's name under "table", its fields beside it; or the bytes of "custom"."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,18 @@ class Graph:
     operators: Sequence[Op]
     inputs: Sequence[str]
     outputs: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Described:
+    """A part of a model, the values of its inputs and the names of its results."""
+
+    tensors: list[T]
+    operators: list[Op]
+    feeds: dict[str, np.ndarray]
+    results: list[str]
+    states: dict[str, np.ndarray] = field(default_factory=dict)
+    """The values of variable tensors before the call."""
 
 
 def constant(name: str, data: Any, **more: Any) -> T:
@@ -132,7 +147,7 @@ def _tensor(tensor: T, model: Any) -> Any:
     packed.shape = list(tensor.shape)
     packed.shapeSignature = None if tensor.signature is None else list(tensor.signature)
     packed.type = TYPES[tensor.dtype]
-    packed.buffer = 0
+    packed.buffer, packed.isVariable = 0, tensor.variable
     if tensor.data is not None:
         buffer = schema.BufferT()
         buffer.data = np.frombuffer(np.ascontiguousarray(tensor.data).tobytes(), np.uint8)
@@ -164,6 +179,8 @@ def _operator(operator: Op, place: int, index: Mapping[str, int]) -> Any:
     packed.opcodeIndex = place
     packed.inputs = [index[name] for name in operator.inputs]
     packed.outputs = [index[name] for name in operator.outputs]
+    if "custom" in operator.options:
+        packed.customOptions = np.frombuffer(operator.options["custom"], np.uint8)
     table = operator.options.get("table")
     if table is not None:
         packed.builtinOptionsType = getattr(schema.BuiltinOptions, table)
@@ -182,10 +199,8 @@ def write_model(folder: Path, content: bytes, name: str = "model.tflite") -> Mod
     return open_model(path)
 
 
-def run_both(
-    source: ModelSource, feeds: Mapping[str, np.ndarray]
-) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """What a deployment on this machine computes, and what the oracle does."""
+def run_as_deployed(source: ModelSource, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return what a deployment on this machine computes."""
     from edgekit.backends.offloading import compile_model
     from edgekit.profiles.board import load_board
     from support.deployed import run_deployed
@@ -193,5 +208,11 @@ def run_both(
     model = import_model(source)
     compiled = compile_model(model, load_board("local").target, linked=True)
     values = run_deployed(compiled, [feeds[spec.name] for spec in model.inputs])
-    found = {spec.name: value for spec, value in zip(model.outputs, values, strict=True)}
-    return found, oracle_for(source).run(feeds)
+    return {spec.name: value for spec, value in zip(model.outputs, values, strict=True)}
+
+
+def run_both(
+    source: ModelSource, feeds: Mapping[str, np.ndarray]
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """What a deployment on this machine computes, and what the oracle does."""
+    return run_as_deployed(source, feeds), oracle_for(source).run(feeds)

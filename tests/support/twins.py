@@ -19,7 +19,7 @@ from edgekit.twin.access import Access
 from edgekit.twin.image import ensure_image
 from edgekit.twin.machine import all_twins, down, machines_dir, twin_folder
 from edgekit.twin.recipe import Recipe, default_recipe
-from edgekit.twin.tools import TO_BUILD, TO_RUN, find_tool
+from edgekit.twin.tools import TO_BUILD, find_tool, to_run
 from support.libraries import share_agents
 from support.session import shared_cache
 
@@ -36,7 +36,7 @@ def shared_image(recipe: Recipe) -> Path:
 def share_images(cache: Path, *recipes: Recipe) -> None:
     """Let a cache for tests have images of the user's own cache, and the agents. The shared twin's
     image where none is named."""
-    if any(find_tool(tool.name) is None for tool in (*TO_RUN, *TO_BUILD)):
+    if any(find_tool(tool.name) is None for tool in (*to_run("aarch64"), *TO_BUILD)):
         return  # the tests say so, and skip
     (cache / "twins").mkdir(parents=True, exist_ok=True)
     for recipe in recipes or (default_recipe(),):

@@ -28,11 +28,11 @@ AT_HOME: dict[str, str] = {
     "tvm": "rpc.session rpc.tracker_worker base.tvm_compat models.onnx.* models.tflite.* "
     "models.arithmetic models.control models.integer_ends models.naming compiler.* tuning.kernels "
     "tuning.earlier_gain tuning.metaschedule tuning.scheduled_kernels tuning.filters "
-    "tuning.evolution tuning.cost_model tuning.builder tuning.proposer tuning.runner "
+    "tuning.evolution tuning.builder tuning.proposer tuning.runner "
     "backends.graph backends.match backends.matching backends.partition backends.rewrite "
     "backends.picture backends.extract "
     "backends.*.rules backends.*.rules.* backends.*.quantised "
-    "aot.lower aot.read aot.loops aot.loops.* aot.quantised aot.quantised.* "
+    "aot.in_c aot.lower aot.read aot.loops aot.loops.* aot.quantised aot.quantised.* "
     "aot.native.compile aot.native.steps",
     "tvm_ffi": "base.tvm_compat devices.local.machine compiler.* tuning.kernels aot.loops.* "
     "tuning.builder tuning.filters tuning.evolution",
@@ -46,7 +46,10 @@ AT_HOME: dict[str, str] = {
     "PIL": "models.images models.ends.drawing",
     "paramiko": "devices.linux.hostkeys devices.linux.ssh_config devices.linux.handshake "
     "devices.linux.connection devices.linux.remote_command devices.linux.forwarding "
-    "devices.linux.match_exec devices.linux.joined_host farm.hosts.device_gate",
+    "devices.linux.match_exec devices.linux.joined_host farm.hosts.device_gate "
+    "farm.hosts.line_gate fabric.connection",
+    "fabric": "fabric fabric.* cli.device_work",
+    "invoke": "fabric.provisioning",
     "elftools": "devices.elf aot.firmware.firmware_file",
     "sqlalchemy": "store.*",
     "pynvml": "devices.sensors.nvml",
@@ -68,6 +71,8 @@ HEAVY = {
     "paramiko",
     "elftools",
     "serial",
+    "fabric",
+    "invoke",
 }
 """What takes too long to import for a command that may need none of it."""
 

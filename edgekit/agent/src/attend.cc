@@ -68,7 +68,6 @@ void SendFile(const std::string& path) {
   if (fd >= 0) close(fd);
 }
 
-// Seconds since the start of the system: a board's clock may be wrong.
 // What tells whether the machine is emulated; `edgekit/devices/linux/probe.py` lists the same files.
 std::string Platform() {
   std::string words;
@@ -78,12 +77,20 @@ std::string Platform() {
         "/sys/devices/system/clocksource/clocksource0/available_clocksource"}) {
     words += FirstBytes(path, kLargestHolder) + " ";
   }
+  const std::string counters = "/sys/bus/event_source/devices";
+  for (const std::string& name : NamesIn(counters)) {
+    if (name.rfind("armv8", 0) != 0) continue;
+    for (const char* event : {"/events/cpu_cycles", "/events/l1d_cache_refill"}) {
+      words += FirstBytes(counters + "/" + name + event, kLargestHolder) + " ";
+    }
+  }
   for (char& byte : words) {
     if (byte == '\0' || byte == '\n') byte = ' ';
   }
   return words;
 }
 
+// Seconds since the start of the system: a board's clock may be wrong.
 long Uptime() { return std::atol(FirstBytes("/proc/uptime", 32).c_str()); }
 
 // Ends the commands of a connection whose input is a stream of data, with no room for signs of

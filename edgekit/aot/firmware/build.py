@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from edgekit.aot.firmware.firmware_file import FirmwareFile, read_firmware
 from edgekit.aot.firmware.generated import config_header, models_source
@@ -18,11 +17,9 @@ from edgekit.base.files import storage_errors
 from edgekit.base.wording import size
 from edgekit.cross.toolchain import find_compiler
 from edgekit.cross.tools import run_tool
-
-if TYPE_CHECKING:
-    from edgekit.profiles.board import Board
-    from edgekit.profiles.hardware import Firmware as Hardware
-    from edgekit.profiles.toolchain import Toolchain
+from edgekit.profiles.board import Board
+from edgekit.profiles.hardware import Firmware as Hardware
+from edgekit.profiles.toolchain import Toolchain
 
 FIRMWARE_NAME = "firmware.elf"
 _SOURCE = Path(__file__).parent / "source"
@@ -51,8 +48,6 @@ def build_firmware(
     toolchain: Toolchain,
     folder: Path,
     events: Events = SILENT,
-    *,
-    optimisation: Sequence[str] = ("-O3",),
 ) -> Firmware:
     """Compile and link into `folder`, which keeps the compiled files; raise BuildError where the
     models don't fit."""
@@ -74,8 +69,8 @@ def build_firmware(
         script = linker_script(board, layout_of(board), hardware.stack)
         (work / "memory.ld").write_text(script)
     machine = (*toolchain.compile_flags, *toolchain.spelled(board.cpu.compile_flags))
-    job = _Job(compiler.command, machine, tuple(optimisation), work, models)
-    units = _units(job, hardware)
+    job = _Job(compiler.command, machine, work, models)
+    units = _units(job, board, hardware)
     with events.stage("compile the firmware", total=len(units)) as stage:
         for unit in units:
             run_tool(unit.command, folder=work, doing=f"compile {unit.name}")
@@ -92,7 +87,6 @@ def build_firmware(
 class _Job:
     compiler: tuple[str, ...]
     machine: tuple[str, ...]
-    optimisation: tuple[str, ...]
     work: Path
     trees: tuple[CTree, ...]
 
@@ -111,8 +105,9 @@ class _Unit:
     command: tuple[str, ...]
 
 
-def _units(job: _Job, hardware: Hardware) -> tuple[_Unit, ...]:
-    own = [_SOURCE / f"{name}.c" for name in ("machine", "frame", "serve")]
+def _units(job: _Job, board: Board, hardware: Hardware) -> tuple[_Unit, ...]:
+    own = [_SOURCE / f"{name}.c" for name in ("start", "frame", "serve")]
+    own.append(_SOURCE / "machines" / f"{board.cpu.arch}.c")
     own.append(_SOURCE / "families" / f"{hardware.family}.c")
     own_flags = ("-std=c99", "-Os", *_STRICT, f"-I{job.work}", f"-I{_SOURCE}")
     units = [_unit(job, _SOURCE, path, "edgekit", own_flags) for path in own]
@@ -121,10 +116,10 @@ def _units(job: _Job, hardware: Hardware) -> tuple[_Unit, ...]:
     for tree in job.trees:
         includes = tuple(f"-I{path}" for path in tree.includes)
         # Not ISO mode, in which GCC leaves a * b + c two instructions.
-        flags = ("-std=gnu99", *job.optimisation, *_STRICT, *includes)
+        flags = ("-std=gnu99", "-O3", *_STRICT, *includes)
         units += [_unit(job, tree.folder, path, tree.name, flags) for path in tree.sources]
         # Warnings in third-party sources are their authors' concern.
-        library = ("-std=gnu99", *job.optimisation, "-w", *includes)
+        library = ("-std=gnu99", "-O3", "-w", *includes)
         units += [
             _unit(job, tree.folder, path, tree.name, library) for path in tree.library_sources
         ]
@@ -149,7 +144,7 @@ def _link(job: _Job, units: Sequence[_Unit], toolchain: Toolchain, board: Board,
         *job.compiler,
         *job.machine,
         *(unit.object for unit in dict.fromkeys(units)),
-        *("-nostartfiles", "--specs=nano.specs", "--specs=nosys.specs", "-Tmemory.ld"),
+        *("-nostartfiles", *_libc(toolchain), "-Tmemory.ld"),
         *("-Wl,--build-id=sha1", "-Wl,--gc-sections", *toolchain.link_flags),
         *("-lm", "-o", str(elf.resolve())),
     )
@@ -157,6 +152,13 @@ def _link(job: _Job, units: Sequence[_Unit], toolchain: Toolchain, board: Board,
         run_tool(command, folder=job.work, doing="link the firmware")
     except BuildError as error:
         raise _too_large(error, board) from error
+
+
+def _libc(toolchain: Toolchain) -> tuple[str, ...]:
+    """Choose newlib's small form, unless the toolchain names another C library."""
+    flags = (*toolchain.compile_flags, *toolchain.link_flags)
+    named = any(re.match(r"--?specs=", flag) for flag in flags)
+    return () if named else ("--specs=nano.specs", "--specs=nosys.specs")
 
 
 def _too_large(error: BuildError, board: Board) -> BuildError:

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from edgekit.base.errors import BundleError, EdgekitError
 from edgekit.base.files import storage_errors
+from edgekit.profiles.architecture import architectures
 
 if TYPE_CHECKING:
     from elftools.elf.elffile import ELFFile
 
+_MACHINES = {known.elf for known in architectures().values() if not known.has_os}
 _ALLOCATED = 2
 _MOST_BYTES = 256 << 20
 _BUILD_ID_BYTES = 20
@@ -47,6 +49,8 @@ class FirmwareFile:
     """Bytes of RAM that the running firmware takes."""
     functions: tuple[Function, ...]
     """Functions, ordered by address."""
+    machine: str = "EM_ARM"
+    """The name of the ELF machine."""
 
     @cached_property
     def _starts(self) -> list[int]:
@@ -69,13 +73,13 @@ class FirmwareFile:
 def read_firmware(path: Path) -> FirmwareFile:
     """Read the file; raise BundleError where it is no edgekit firmware."""
     with _opened(path) as elf:
-        if elf["e_machine"] != "EM_ARM":
+        if elf["e_machine"] not in _MACHINES:
             raise ValueError("it is for another processor")
         segments = tuple(Segment(int(s["p_paddr"]), int(s["p_filesz"])) for s in _loads(elf))
         sections = [s for s in elf.iter_sections() if int(s["sh_flags"]) & _ALLOCATED]
         # Only writable segments are in RAM: bit 0.
         ram = sum(int(s["sh_size"]) for s in sections if int(s["sh_flags"]) & 1)
-        return FirmwareFile(path, _build_id(elf), segments, ram, _functions(elf))
+        return FirmwareFile(path, _build_id(elf), segments, ram, _functions(elf), elf["e_machine"])
 
 
 def _loads(elf: ELFFile) -> list[Any]:

@@ -48,19 +48,23 @@ MEMORY
 ENTRY(reset_handler)
 SECTIONS
 {{
-  .vectors : {{ KEEP(*(.vectors)) }} > {boot}
+  .vectors : {{ KEEP(*(.boot)) KEEP(*(.vectors)) KEEP(*(.vectors.*)) }} > {boot}
   .note.gnu.build-id : {{ ek_build_note = .; KEEP(*(.note.gnu.build-id)) }} > {boot}
   ek_build_id = ek_build_note + {_BUILD_ID_HEADER};
   .text : {{ *(.text .text.*) . = ALIGN(4); }} > {boot}
-  .rodata : {{ *(.rodata .rodata.*) . = ALIGN(4); }} > {weights}
+  .rodata : {{ *(.rodata .rodata.* .srodata .srodata.*) . = ALIGN(4); }} > {weights}
   /* At the start of RAM: a stack overflow then hits no memory rather than other data. */
   .stack (NOLOAD) : {{ ek_stack_start = .; . += {stack_bytes}; ek_stack_top = .; }} > {stack}
   .data : {{
-    . = ALIGN(8); ek_data_start = .; *(.data .data.*) . = ALIGN(8); ek_data_end = .;
+    . = ALIGN(8); ek_data_start = .; *(.data .data.*)
+    PROVIDE(__global_pointer$ = . + 0x800); *(.sdata .sdata.*) . = ALIGN(8); ek_data_end = .;
   }} > {stack} AT > {boot}
   ek_data_load = LOADADDR(.data);
+  /* What picolibc keeps for each thread, such as errno: the only thread has it in .bss. */
+  .tbss (NOLOAD) : {{ *(.tbss .tbss.*) }} > {stack}
   .bss (NOLOAD) : {{
-    . = ALIGN(8); ek_bss_start = .; *(.bss .bss.*) *(COMMON) . = ALIGN(8); ek_bss_end = .; end = .;
+    . = ALIGN(16); ek_bss_start = .; ek_tls_start = .; . += SIZEOF(.tbss);
+    *(.sbss .sbss.* .bss .bss.*) *(COMMON) . = ALIGN(8); ek_bss_end = .; end = .;
   }} > {stack}
   .arena (NOLOAD) : {{ . = ALIGN(16); *(.arena) . = ALIGN(16); ek_spare_start = .; }} > {arena}
   ek_spare_end = ORIGIN({arena}) + LENGTH({arena});

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from edgekit.aot.arithmetic import largest_sum
-from edgekit.aot.kernel import Constant, Declined, Kernel
+from edgekit.aot.arithmetic import first_sums, largest_sum
+from edgekit.aot.kernel import APART, Constant, Declined, Kernel, shared
 from edgekit.aot.kernels_dsp import rescaling, text
 from edgekit.aot.operators import Conv2D, Rescale
 from edgekit.aot.program import Step
@@ -182,15 +182,13 @@ def _arranged(operator: Conv2D, plan: _Plan) -> tuple[Array, Array]:
     order = np.array(_pairs(operator))
     # [pair, which of two channels, pair of values, which of two] to bytes a0 b0 a1 b1.
     together = windows[order].reshape(len(order), 2, -1, 2).transpose(0, 2, 3, 1)
-    sums = weights.reshape(outputs, -1).astype(np.int64).sum(axis=1)
-    bias = np.asarray(operator.bias, np.int64) - operator.zero_point * sums
-    return np.ascontiguousarray(together).reshape(-1), bias[order].reshape(-1)
+    return np.ascontiguousarray(together).reshape(-1), first_sums(operator)[order].reshape(-1)
 
 
 def _helpers(operator: Conv2D, plan: _Plan) -> tuple[str, ...]:
     widen = (text.WIDEN_16 if operator.source.channels % 16 == 0 else text.WIDEN,)
     used = [
-        text.APART,
+        APART,
         text.LOAD_WORD,
         text.LOAD_PAIR,
         text.STORE_PAIR,
@@ -273,8 +271,7 @@ def _function(operator: Conv2D, plan: _Plan) -> tuple[str, str]:
         "    int16_t *restrict strip, const int8_t *restrict all_weights,\n"
         "    const int32_t *restrict all_scales)\n"
     )
-    text_ = signature + "{\n" + "".join(f"    {line}\n" for line in lines) + "}\n"
-    return text.shared(kind, text_, {})
+    return shared(kind, signature, lines)
 
 
 def _unrolled(steps: int) -> tuple[int, int, int]:

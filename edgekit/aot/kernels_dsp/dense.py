@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from edgekit.aot.arithmetic import largest_sum
-from edgekit.aot.kernel import Constant, Declined, Kernel
+from edgekit.aot.arithmetic import first_sums, largest_sum
+from edgekit.aot.kernel import APART, Constant, Declined, Kernel, shared
 from edgekit.aot.kernels_dsp import convolution, rescaling, text
-from edgekit.aot.operators import Conv2D, FullyConnected, Image, Rescale, Window
+from edgekit.aot.operators import FullyConnected, Rescale
 from edgekit.aot.program import Step
 from edgekit.base.arrays import Array
 
@@ -22,7 +22,7 @@ _MOST_PAIRS = (4, 3, 2, 1)
 def offer(step: Step, operator: FullyConnected, way: str = "") -> Kernel | Declined:
     outputs, inputs = operator.weights.shape
     if operator.rows > 1:
-        return convolution.offer(step, _as_convolution(operator), way)
+        return convolution.offer(step, operator.as_convolution(), way)
     if outputs < 2:
         return Declined("there is one output channel")
     reason = rescaling.why_not(operator.rescale, largest_sum(operator.weights, operator.bias))
@@ -51,10 +51,10 @@ def offer(step: Step, operator: FullyConnected, way: str = "") -> Kernel | Decli
         source=source,
         constants=(
             Constant("weights", _weights(operator, order, pairs, depth)),
-            Constant("scales", rescaling.table(chosen, _bias(operator)[order])),
+            Constant("scales", rescaling.table(chosen, first_sums(operator)[order])),
         ),
         helpers=(
-            text.APART,
+            APART,
             text.LOAD_WORD,
             text.EVEN_ODD,
             text.KEEP_ORDER,
@@ -72,24 +72,11 @@ def ways(operator: FullyConnected) -> tuple[str, ...]:
     """Return other numbers of channels at a time."""
     outputs = operator.weights.shape[0]
     if operator.rows > 1:
-        return convolution.ways(_as_convolution(operator))
+        return convolution.ways(operator.as_convolution())
     if outputs < 2:
         return ()
     counts = [n for n in _MOST_PAIRS if 2 * n <= outputs and n != _pairs(outputs)]
     return tuple(f"{2 * n} channels" for n in counts)
-
-
-def _as_convolution(operator: FullyConnected) -> Conv2D:
-    outputs, inputs = operator.weights.shape
-    return Conv2D(
-        source=Image(operator.rows, 1, inputs),
-        result=Image(operator.rows, 1, outputs),
-        window=Window((1, 1)),
-        weights=operator.weights.reshape(outputs, 1, 1, inputs),
-        bias=operator.bias,
-        zero_point=operator.zero_point,
-        rescale=operator.rescale,
-    )
 
 
 def _pairs(outputs: int) -> int:
@@ -123,32 +110,25 @@ def _weights(operator: FullyConnected, order: list[int], pairs: int, depth: int)
     return np.ascontiguousarray(parts.transpose(0, 3, 1, 5, 4, 2)).reshape(-1)
 
 
-def _bias(operator: FullyConnected) -> Array:
-    import numpy as np
-
-    sums = np.asarray(operator.weights, np.int64).sum(axis=1)
-    bias: Array = np.asarray(operator.bias, np.int64) - operator.zero_point * sums
-    return bias
-
-
 def _function(rescale: Rescale, pairs: int) -> tuple[str, str]:
-    channels = range(2 * pairs)
+    step = 2 * pairs
+    channels = range(step)
     start = ", ".join(f"s{n} = scales[{3 * n}]" for n in channels)
     body = [
-        "for (uint32_t next = 0; next < outputs; next += @step@) {",
-        "    int8_t *to = output + (next + @step@ > outputs ? outputs - @step@ : next);",
+        f"for (uint32_t next = 0; next < outputs; next += {step}) {{",
+        f"    int8_t *to = output + (next + {step} > outputs ? outputs - {step} : next);",
         "    const int8_t *from = input;",
         "    int32_t factor, shift, half;",
         f"    int32_t {start};",
         "    do {",
     ]
-    for step in range(_STEPS):
-        body += ["        {", f"            uint32_t word = ek_load_word(from + {4 * step});"]
+    for n in range(_STEPS):
+        body += ["        {", f"            uint32_t word = ek_load_word(from + {4 * n});"]
         body += ["            const int16x2_t even = ek_even_bytes(word);"]
         body += ["            const int16x2_t odd = ek_odd_bytes(word);"]
         for pair in range(pairs):
             for half, values in enumerate(("even", "odd")):
-                at = 8 * (step * pairs + pair) + 4 * half
+                at = 8 * (n * pairs + pair) + 4 * half
                 first, second = f"s{2 * pair}", f"s{2 * pair + 1}"
                 body += ["            EK_KEEP_ORDER;"]
                 body += [f"            word = ek_load_word(weights + {at});"]
@@ -167,8 +147,7 @@ static EK_APART void @NAME@(const int8_t *restrict input, const int8_t *end,
     int8_t *restrict output, uint32_t outputs,
     const int8_t *restrict weights, const int32_t *restrict scales)
 """
-    lines = "".join(f"    {line}\n" for line in body)
-    return text.shared("dense", signature + "{\n" + lines + "}\n", {"step": 2 * pairs})
+    return shared("dense", signature, body)
 
 
 def _instructions(groups: int, pairs: int, depth: int) -> int:

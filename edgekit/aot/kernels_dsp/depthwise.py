@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edgekit.aot.kernel import Constant, Declined, Kernel
+from edgekit.aot.arithmetic import first_sums
+from edgekit.aot.kernel import APART, Constant, Declined, Kernel, shared
 from edgekit.aot.kernels_dsp import rescaling, text
 from edgekit.aot.operators import DepthwiseConv2D
 from edgekit.aot.program import Step
@@ -70,10 +71,10 @@ static void {step.name}(const int8_t *{restrict}input, int8_t *{restrict}output,
         source=source,
         constants=(
             Constant("weights", _weights(operator, taps)),
-            Constant("scales", rescaling.table(operator.rescale, _bias(operator))),
+            Constant("scales", rescaling.table(operator.rescale, first_sums(operator))),
         ),
         helpers=(
-            text.APART,
+            APART,
             *(text.LOAD_WORD, text.LOAD_PAIR, text.STORE_PAIR, text.EVEN_ODD, text.PACK),
             *(text.KEEP_ORDER, text.FILL),
             *rescaling.helpers(operator.rescale),
@@ -172,14 +173,6 @@ def _weights(operator: DepthwiseConv2D, taps: _Taps) -> Array:
     return arranged.reshape(-1)
 
 
-def _bias(operator: DepthwiseConv2D) -> Array:
-    import numpy as np
-
-    sums = np.asarray(operator.weights, np.int64).sum(axis=(0, 1))
-    bias: Array = np.asarray(operator.bias, np.int64) - operator.zero_point * sums
-    return bias
-
-
 def _function(
     operator: DepthwiseConv2D, plan: _Plan, taps: _Taps, restrict: str
 ) -> tuple[str, str]:
@@ -203,8 +196,7 @@ def _function(
         "    int16_t *restrict planes, const int8_t *restrict weights,\n"
         "    const int32_t *restrict scales)\n"
     )
-    body = signature + "{\n" + "".join(f"    {line}\n" for line in lines) + "}\n"
-    return text.shared(f"depthwise_{channels}", body, {})
+    return shared(f"depthwise_{channels}", signature, lines)
 
 
 def _channel_bytes(operator: DepthwiseConv2D, taps: _Taps) -> int:

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
-import textwrap
-from collections.abc import Mapping
-
 HEADERS = ("arm_acle.h",)
 
 LOAD_WORD = """\
@@ -182,23 +177,3 @@ def tile(pixels: int) -> str:
         f"#define EK_TILE_{pixels}(window, stride, weights) \\\n"
         "    do { \\\n" + body + " \\\n    } while (0)\n"
     )
-
-
-APART = """\
-/* Compilers that inline several of these into one function run out of registers. */
-#define EK_APART __attribute__((noinline))
-"""
-
-
-def shared(kind: str, template: str, values: Mapping[str, object]) -> tuple[str, str]:
-    """Return a function made from a template, named after its text: equal layers share one.
-
-    @NAME@ in the template becomes that name, and @key@ the value of `key`.
-    """
-    text = re.sub(
-        r"@(\w+)@",
-        lambda found: found[0] if found[1] == "NAME" else str(values[found[1]]),
-        textwrap.dedent(template),
-    )
-    name = f"ek_{kind}_{hashlib.sha256(text.encode()).hexdigest()[:6]}"
-    return name, text.replace("@NAME@", name)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edgekit.aot.arithmetic import largest_sum
-from edgekit.aot.kernel import Constant, Declined, Kernel
+from edgekit.aot.arithmetic import first_sums, largest_sum
+from edgekit.aot.kernel import APART, Constant, Declined, Kernel, shared
 from edgekit.aot.kernels_mve import rescaling, text
-from edgekit.aot.operators import Conv2D, FullyConnected, Image, Window
+from edgekit.aot.operators import Conv2D, FullyConnected, Window
 from edgekit.aot.program import Step
 from edgekit.base.arrays import Array
 
@@ -67,14 +67,14 @@ static void {step.name}(const int8_t *restrict input, int8_t *restrict output{sc
 """
     eight = operator.result.channels % 8 == 0
     helpers = [*(() if plan.pointwise else (text.COPY, text.FILL))]
-    helpers += [text.APART, text.FOUR_SUMS, rescaling.helper(operator.rescale)]
+    helpers += [APART, text.FOUR_SUMS, rescaling.helper(operator.rescale)]
     helpers += [rescaling.STORE_EIGHT if eight else rescaling.STORE_FOUR, body]
     return Kernel(
         maker="edgekit mve",
         source=source,
         constants=(
             Constant("weights", _weights(operator, plan, fours), 16),
-            Constant("scales", rescaling.table(operator.rescale, _bias(operator), fours), 16),
+            Constant("scales", rescaling.table(operator.rescale, first_sums(operator), fours), 16),
         ),
         helpers=tuple(helpers),
         headers=rescaling.HEADERS,
@@ -102,20 +102,7 @@ def _round_of(way: str, vectors: int) -> int:
 
 def offer_dense(step: Step, operator: FullyConnected, way: str = "") -> Kernel | Declined:
     """Offer a fully connected layer as a convolution whose pixels are its rows."""
-    outputs, inputs = operator.weights.shape
-    return offer(
-        step,
-        Conv2D(
-            source=Image(operator.rows, 1, inputs),
-            result=Image(operator.rows, 1, outputs),
-            window=Window((1, 1)),
-            weights=operator.weights.reshape(outputs, 1, 1, inputs),
-            bias=operator.bias,
-            zero_point=operator.zero_point,
-            rescale=operator.rescale,
-        ),
-        way,
-    )
+    return offer(step, operator.as_convolution(), way)
 
 
 def _plan(operator: Conv2D) -> _Plan:
@@ -153,14 +140,6 @@ def _weights(operator: Conv2D, plan: _Plan, fours: list[list[int]]) -> Array:
     windows[:, : plan.depth] = weights.transpose(0, 2, 1, 3).reshape(outputs, -1)
     together = windows[np.array(fours)].reshape(len(fours), 4, plan.vectors, 16)
     return np.ascontiguousarray(together.transpose(0, 2, 1, 3)).reshape(-1)
-
-
-def _bias(operator: Conv2D) -> Array:
-    import numpy as np
-
-    sums = np.asarray(operator.weights, np.int64).reshape(len(operator.weights), -1).sum(axis=1)
-    bias: Array = np.asarray(operator.bias, np.int64) - operator.zero_point * sums
-    return bias
 
 
 def _function(operator: Conv2D, plan: _Plan, fours: list[list[int]], way: str) -> tuple[str, str]:
@@ -207,7 +186,7 @@ def _function(operator: Conv2D, plan: _Plan, fours: list[list[int]], way: str) -
         "    const int8_t *restrict weights, const int32_t *restrict scales"
         f"{strip})\n"
     )
-    return text.shared(f"conv_{operator.source.channels}x{outputs}", signature, lines)
+    return shared(f"conv_{operator.source.channels}x{outputs}", signature, lines)
 
 
 def _sums(plan: _Plan, way: str) -> list[str]:

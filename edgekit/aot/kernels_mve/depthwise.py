@@ -6,7 +6,8 @@ pixel is a special case.
 
 from __future__ import annotations
 
-from edgekit.aot.kernel import Constant, Declined, Kernel
+from edgekit.aot.arithmetic import first_sums
+from edgekit.aot.kernel import APART, Constant, Declined, Kernel, shared
 from edgekit.aot.kernels_mve import rescaling, text
 from edgekit.aot.operators import DepthwiseConv2D
 from edgekit.aot.program import Step
@@ -75,10 +76,10 @@ static void {step.name}(const int8_t *{restrict}input, int8_t *{restrict}output,
         source=source,
         constants=(
             Constant("weights", _weights(operator), 16),
-            Constant("scales", rescaling.table(operator.rescale, _bias(operator), fours), 16),
+            Constant("scales", rescaling.table(operator.rescale, first_sums(operator), fours), 16),
         ),
         helpers=(
-            *(text.APART, text.COPY, text.FILL, _TAP, rescaling.helper(operator.rescale)),
+            *(APART, text.COPY, text.FILL, _TAP, rescaling.helper(operator.rescale)),
             *(rescaling.STORE_EIGHT, body),
         ),
         headers=rescaling.HEADERS,
@@ -106,14 +107,6 @@ def _weights(operator: DepthwiseConv2D) -> Array:
     taps = weights.shape[0] * weights.shape[1]
     arranged = weights.reshape(taps, -1, 8).transpose(1, 0, 2)
     return np.ascontiguousarray(arranged).reshape(-1)
-
-
-def _bias(operator: DepthwiseConv2D) -> Array:
-    import numpy as np
-
-    sums = np.asarray(operator.weights, np.int64).sum(axis=(0, 1))
-    bias: Array = np.asarray(operator.bias, np.int64) - operator.zero_point * sums
-    return bias
 
 
 def _function(operator: DepthwiseConv2D, row: int, restrict: str) -> tuple[str, str]:
@@ -170,7 +163,7 @@ def _function(operator: DepthwiseConv2D, row: int, restrict: str) -> tuple[str, 
         "    int8_t *restrict ring, const int8_t *restrict weights,\n"
         "    const int32_t *restrict scales)\n"
     )
-    return text.shared(f"depthwise_{channels}", signature, lines)
+    return shared(f"depthwise_{channels}", signature, lines)
 
 
 def _pixels(operator: DepthwiseConv2D, pixels: int) -> list[str]:

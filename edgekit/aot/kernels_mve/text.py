@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-
 COPY = """\
 static inline void ek_copy(int8_t *restrict to, const int8_t *restrict from, int32_t count)
 {
@@ -54,16 +52,3 @@ static inline int32x4_t ek_four(int32_t a, int32_t b, int32_t c, int32_t d)
     return four;
 }
 """
-
-
-APART = """\
-/* Compilers that inline several of these into one function run out of registers. */
-#define EK_APART __attribute__((noinline))
-"""
-
-
-def shared(kind: str, signature: str, lines: list[str]) -> tuple[str, str]:
-    """Return a function named after its text: equal layers share one."""
-    text = signature + "{\n" + "".join(f"    {line}\n" for line in lines) + "}\n"
-    name = f"ek_{kind}_{hashlib.sha256(text.encode()).hexdigest()[:6]}"
-    return name, text.replace("@NAME@", name)

@@ -11,7 +11,7 @@ from edgekit.aot.c_text import float_text
 from edgekit.aot.kernel import Constant, Kernel
 from edgekit.aot.kernels_portable import rescaling
 from edgekit.aot.kernels_portable.rescaling import Expression
-from edgekit.aot.kernels_portable.text import INT8, MAKER, function, loop, plus
+from edgekit.aot.kernels_portable.text import INT8, MAKER, loop, plus, with_source
 from edgekit.aot.operators import Add, Dequantize, Lookup, Multiply, Operand, Quantize
 from edgekit.aot.program import Step
 
@@ -51,19 +51,12 @@ def pair(step: Step, operator: Add | Multiply) -> Kernel:
     word = "product" if isinstance(operator, Multiply) else "sum"
     if isinstance(operator, Add) and operator.negate_right:
         word = "difference"
-    return Kernel(
-        MAKER,
-        function(
-            step,
-            f"{word} of {elements} stored values",
-            inputs,
-            (INT8, "output"),
-            lines,
-            shared=bool(shared),
-        ),
-        constants=tuple(constants),
-        helpers=result.helpers,
-        in_place=shared,
+    return with_source(
+        step,
+        f"{word} of {elements} stored values",
+        lines,
+        Kernel(MAKER, "", constants=tuple(constants), helpers=result.helpers, in_place=shared),
+        inputs=inputs,
     )
 
 
@@ -129,11 +122,11 @@ def lookup(step: Step, operator: Lookup) -> Kernel:
     table = np.roll(np.array(operator.table, "int8"), 128)
     body = loop("i", operator.elements, [f"output[i] = {step.name}_table[(uint8_t)input[i]];"])
     comment = f"{operator.function} by a table, which begins with the result for 0"
-    return Kernel(
-        MAKER,
-        function(step, comment, [(INT8, "input")], (INT8, "output"), body, shared=True),
-        constants=(Constant("table", table, alignment=1),),
-        in_place=((0, 0),),
+    return with_source(
+        step,
+        comment,
+        body,
+        Kernel(MAKER, "", constants=(Constant("table", table, alignment=1),), in_place=((0, 0),)),
     )
 
 
@@ -157,18 +150,12 @@ def quantize(step: Step, operator: Quantize) -> Kernel:
         operator.elements,
         [f"output[i] = ek_clamp({rounded}{plus(operator.zero_point)}, -128, 127);"],
     )
-    return Kernel(
-        MAKER,
-        function(
-            step,
-            "floats to stored values, which may take the floats' place",
-            [("float", "input")],
-            (INT8, "output"),
-            body,
-            shared=True,
-        ),
-        helpers=(QUANTIZE, rescaling.CLAMP),
-        in_place=((0, 0),),
+    return with_source(
+        step,
+        "floats to stored values, which may take the floats' place",
+        body,
+        Kernel(MAKER, "", helpers=(QUANTIZE, rescaling.CLAMP), in_place=((0, 0),)),
+        inputs=[("float", "input")],
     )
 
 
@@ -176,7 +163,6 @@ def dequantize(step: Step, operator: Dequantize) -> Kernel:
     scale = float_text(float(np.float32(operator.scale)), "float32")
     value = f"input[i]{plus(-operator.zero_point)}"
     body = loop("i", operator.elements, [f"output[i] = (float)({value}) * {scale};"])
-    return Kernel(
-        MAKER,
-        function(step, "stored values to floats", [(INT8, "input")], ("float", "output"), body),
+    return with_source(
+        step, "stored values to floats", body, Kernel(MAKER, ""), output=("float", "output")
     )

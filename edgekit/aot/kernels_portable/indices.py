@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from edgekit.aot.c_text import C_TYPES
 from edgekit.aot.kernel import Kernel
-from edgekit.aot.kernels_portable.text import MAKER, block, function, loop
+from edgekit.aot.kernels_portable.text import MAKER, block, loop, with_source
 from edgekit.aot.operators import CheckIndices
 from edgekit.aot.program import Step
 
@@ -30,18 +30,17 @@ def check(step: Step, operator: CheckIndices) -> Kernel:
         body.append(f"static const int32_t extents[{depth}] = {{{listed}}};")
     body += [*loop("i", operator.elements, lines), "return outside;"]
     shared = source == result
-    return Kernel(
-        MAKER,
-        function(
-            step,
-            f"indices held inside of what they address, {operator.elements} of them",
-            [(source, "input")],
-            (result, "output"),
-            body,
-            shared=shared,
+    return with_source(
+        step,
+        f"indices held inside of what they address, {operator.elements} of them",
+        body,
+        Kernel(
+            MAKER,
+            "",
+            in_place=((0, 0),) if shared else (),
             tells=True,
+            instructions=8 * operator.elements,
         ),
-        in_place=((0, 0),) if shared else (),
-        tells=True,
-        instructions=8 * operator.elements,
+        inputs=[(source, "input")],
+        output=(result, "output"),
     )

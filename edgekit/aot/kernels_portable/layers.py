@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from edgekit.aot.kernel import Constant, Kernel
 from edgekit.aot.kernels_portable import rescaling
 from edgekit.aot.kernels_portable.text import (
-    INT8,
     MAKER,
     Lines,
     block,
     extents,
-    function,
     indented,
     loop,
     plus,
+    with_source,
 )
 from edgekit.aot.operators import Conv2D, DepthwiseConv2D, FullyConnected, Window
 from edgekit.aot.program import Step
-
-if TYPE_CHECKING:
-    from edgekit.base.arrays import Array
+from edgekit.base.arrays import Array
 
 _HELD_WEIGHTS = 25
 """The most weights that are read into variables before a channel's pixels: a 5 by 5 window."""
@@ -58,8 +53,9 @@ def _largest(weights_by_channel: Array, bias: Array, zero_point: int) -> int:
     return int((sums + folded + np.abs(bias.astype("int64"))).max(initial=0))
 
 
-def convolution(step: Step, operator: Conv2D) -> Kernel:
-    """Gather the window of one pixel, then compute every output channel as one dot product."""
+def convolution(step: Step, operator: Conv2D, at_once: int) -> Kernel:
+    """Gather the window of one pixel, then compute every output channel as one dot product,
+    `at_once` channels at a time."""
     source, result, window = operator.source, operator.result, operator.window
     channels = result.channels
     depth = window.kernel[0] * window.kernel[1] * source.channels
@@ -78,18 +74,23 @@ def convolution(step: Step, operator: Conv2D) -> Kernel:
                 result.width,
                 [
                     *(_filled(operator) if copies else [_pixel(operator)]),
-                    *_products(step, channels, depth, rescale),
+                    *_products(step, (channels, depth), rescale, at_once),
                 ],
             ),
         ),
     ]
     comment = f"{window.kernel[0]}x{window.kernel[1]} convolution, {extents(source, result)}"
-    return Kernel(
-        MAKER,
-        function(step, comment, [(INT8, "input")], (INT8, "output"), body, scratch=copies),
-        constants=(Constant("weights", flat), Constant("rows", rescale.rows)),
-        helpers=(*rescale.stored.helpers, *((FILL_ROW,) if copies else ())),
-        scratch=_aligned(depth) if copies else 0,
+    return with_source(
+        step,
+        comment,
+        body,
+        Kernel(
+            MAKER,
+            "",
+            constants=(Constant("weights", flat), Constant("rows", rescale.rows)),
+            helpers=(*rescale.stored.helpers, *((FILL_ROW,) if copies else ())),
+            scratch=_aligned(depth) if copies else 0,
+        ),
     )
 
 
@@ -146,43 +147,43 @@ def _leaves_image(window: Window, extent: int, results: int) -> bool:
     return top > 0 or last >= extent
 
 
-def _products(step: Step, channels: int, depth: int, rescale: rescaling.PerChannel) -> list[str]:
-    """Return C for every output channel of a pixel, two at a time, which halves the loads."""
-    width = rescale.width
+def _products(
+    step: Step, shape: tuple[int, int], rescale: rescaling.PerChannel, at_once: int
+) -> list[str]:
+    """Return C for every output channel of a pixel, some at a time, which saves loads."""
+    left, depth = shape
     body = [
         f"const int8_t *weights = {step.name}_weights;",
         f"const int32_t *row = {step.name}_rows;",
     ]
-    if channels >= 2:
-        pair = [
-            f"int32_t sum = row[0], other = row[{width}];",
-            *loop(
-                "k",
-                depth,
-                [
-                    "const int32_t value = window[k];",
-                    "sum += value * weights[k];",
-                    f"other += value * weights[k + {depth}];",
-                ],
-            ),
-            f"*output++ = {rescale.stored.text};",
-            "sum = other;",
-            f"row += {width};",
-            f"*output++ = {rescale.stored.text};",
-            f"row += {width};",
-            f"weights += {2 * depth};",
-        ]
-        body += loop("pair", channels // 2, pair)
-    if channels % 2:
-        body += [
-            "int32_t sum = row[0];",
-            *loop("k", depth, ["sum += window[k] * weights[k];"]),
-            f"*output++ = {rescale.stored.text};",
-        ]
+    for together in (4, 2, 1):
+        if left >= together <= at_once:
+            unrolled = 4 if at_once == 4 and depth % 4 == 0 else 1
+            body += loop("group", left // together, _group(together, depth, unrolled, rescale))
+            left %= together
     return body
 
 
-def fully_connected(step: Step, operator: FullyConnected) -> Kernel:
+def _group(together: int, depth: int, unrolled: int, rescale: rescaling.PerChannel) -> list[str]:
+    """Return C for the next output channels of a pixel, which share its numbers."""
+    sums = ["sum", "second", "third", "fourth"][:together]
+    products = []
+    for u in range(unrolled):
+        at = f"k + {u}" if u else "k"
+        products.append(f"value = window[{at}];")
+        products += [
+            f"{name} += value * weights[{at}{plus(n * depth)}];" for n, name in enumerate(sums)
+        ]
+    body = [f"int32_t {name} = row[{n * rescale.width}];" for n, name in enumerate(sums)]
+    body += ["int32_t value;"]
+    body += [f"for (int32_t k = 0; k < {depth}; k += {unrolled}) {{", *indented(products), "}"]
+    for n, name in enumerate(sums):
+        body += [f"sum = {name};"] if n else []
+        body += [f"*output++ = {rescale.stored.text};", f"row += {rescale.width};"]
+    return [*body, f"weights += {together * depth};"]
+
+
+def fully_connected(step: Step, operator: FullyConnected, at_once: int) -> Kernel:
     units, depth = operator.weights.shape
     start = operator.bias.astype("int64") - operator.zero_point * operator.weights.sum(
         axis=1, dtype="int64"
@@ -194,15 +195,20 @@ def fully_connected(step: Step, operator: FullyConnected) -> Kernel:
         operator.rows,
         [
             f"const int8_t *window = input + vector * {depth};",
-            *_products(step, units, depth, rescale),
+            *_products(step, (units, depth), rescale, at_once),
         ],
     )
     comment = f"fully connected, {depth} to {units}"
-    return Kernel(
-        MAKER,
-        function(step, comment, [(INT8, "input")], (INT8, "output"), body),
-        constants=(Constant("weights", operator.weights), Constant("rows", rescale.rows)),
-        helpers=rescale.stored.helpers,
+    return with_source(
+        step,
+        comment,
+        body,
+        Kernel(
+            MAKER,
+            "",
+            constants=(Constant("weights", operator.weights), Constant("rows", rescale.rows)),
+            helpers=rescale.stored.helpers,
+        ),
     )
 
 
@@ -270,24 +276,21 @@ def depthwise(step: Step, operator: DepthwiseConv2D) -> Kernel:
     ]
     shared = operator.multiplier == 1 and result.elements <= source.elements
     comment = f"{rows}x{columns} depthwise convolution, {extents(operator.source, operator.result)}"
-    return Kernel(
-        MAKER,
-        function(
-            step,
-            comment,
-            [(INT8, "input")],
-            (INT8, "output"),
-            body,
-            shared=shared,
-            scratch=True,
+    return with_source(
+        step,
+        comment,
+        body,
+        Kernel(
+            MAKER,
+            "",
+            constants=(
+                Constant("weights", np.ascontiguousarray(taps.T)),
+                Constant("rows", rescale.rows),
+            ),
+            helpers=rescale.stored.helpers,
+            scratch=_aligned(height * width),
+            in_place=((0, 0),) if shared else (),
         ),
-        constants=(
-            Constant("weights", np.ascontiguousarray(taps.T)),
-            Constant("rows", rescale.rows),
-        ),
-        helpers=rescale.stored.helpers,
-        scratch=_aligned(height * width),
-        in_place=((0, 0),) if shared else (),
     )
 
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from edgekit.aot.kernel import Constant, Kernel
-from edgekit.aot.kernels_portable.text import INT8, MAKER, function, loop
+from edgekit.aot.kernels_portable.text import INT8, MAKER, loop, with_source
 from edgekit.aot.operators import Concatenate, Pad, ResizeNearest
 from edgekit.aot.program import Step
 
@@ -40,7 +40,7 @@ def pad(step: Step, operator: Pad) -> Kernel:
         lines = loop(f"i{axis}", shape[axis], lines)
     body = [f"memset(output, {operator.value}, {math.prod(result)});", *lines]
     comment = f"padding with {operator.value}, {_times(shape)} to {_times(result)}"
-    return Kernel(MAKER, function(step, comment, [(INT8, "input")], (INT8, "output"), body))
+    return with_source(step, comment, body, Kernel(MAKER, ""))
 
 
 def concatenate(step: Step, operator: Concatenate) -> Kernel:
@@ -57,7 +57,7 @@ def concatenate(step: Step, operator: Concatenate) -> Kernel:
         start += run
     comment = f"{len(names)} parts one behind the other along axis {operator.axis}"
     inputs = [(INT8, name) for name in names]
-    return Kernel(MAKER, function(step, comment, inputs, (INT8, "output"), loop("i", rows, lines)))
+    return with_source(step, comment, loop("i", rows, lines), Kernel(MAKER, ""), inputs=inputs)
 
 
 def resize(step: Step, operator: ResizeNearest) -> Kernel:
@@ -77,12 +77,17 @@ def resize(step: Step, operator: ResizeNearest) -> Kernel:
         ),
     )
     comment = f"nearest neighbour, {source.height}x{source.width} to {result.height}x{result.width}"
-    return Kernel(
-        MAKER,
-        function(step, comment, [(INT8, "input")], (INT8, "output"), body),
-        constants=(
-            Constant("rows", np.array(operator.rows, "uint16"), alignment=2),
-            Constant("columns", np.array(operator.columns, "uint16"), alignment=2),
+    return with_source(
+        step,
+        comment,
+        body,
+        Kernel(
+            MAKER,
+            "",
+            constants=(
+                Constant("rows", np.array(operator.rows, "uint16"), alignment=2),
+                Constant("columns", np.array(operator.columns, "uint16"), alignment=2),
+            ),
         ),
     )
 

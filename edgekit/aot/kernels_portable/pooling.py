@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from edgekit.aot.kernel import Kernel
 from edgekit.aot.kernels_portable import rescaling
-from edgekit.aot.kernels_portable.text import INT8, MAKER, block, extents, function, loop, plus
+from edgekit.aot.kernels_portable.text import MAKER, block, extents, loop, plus, with_source
 from edgekit.aot.operators import AveragePool, Image, MaxPool, Mean, Window
 from edgekit.aot.program import Step
 
@@ -27,17 +27,16 @@ def average(step: Step, operator: AveragePool) -> Kernel:
         f"*output++ = ek_clamp(ek_average(sum, {count}), {operator.low}, {operator.high});",
     ]
     counted = ["const int32_t count = (y1 - y0) * (x1 - x0);"]
-    return Kernel(
-        MAKER,
-        function(
-            step,
-            f"{_size(window)} average pooling, {extents(operator.source, operator.result)}",
-            [(INT8, "input")],
-            (INT8, "output"),
-            _pixels(operator, whole, [*([] if whole else counted), *_channels(operator, each)]),
+    return with_source(
+        step,
+        f"{_size(window)} average pooling, {extents(operator.source, operator.result)}",
+        _pixels(operator, whole, [*([] if whole else counted), *_channels(operator, each)]),
+        Kernel(
+            MAKER,
+            "",
+            helpers=(AVERAGE, rescaling.CLAMP),
+            instructions=_cost(operator, whole) + 6 * operator.result.elements,
         ),
-        helpers=(AVERAGE, rescaling.CLAMP),
-        instructions=_cost(operator, whole) + 6 * operator.result.elements,
     )
 
 
@@ -52,17 +51,16 @@ def maximum(step: Step, operator: MaxPool) -> Kernel:
         *_window(operator.source, window, whole, most),
         f"*output++ = {value};",
     ]
-    return Kernel(
-        MAKER,
-        function(
-            step,
-            f"{_size(window)} max pooling, {extents(operator.source, operator.result)}",
-            [(INT8, "input")],
-            (INT8, "output"),
-            _pixels(operator, whole, _channels(operator, each)),
+    return with_source(
+        step,
+        f"{_size(window)} max pooling, {extents(operator.source, operator.result)}",
+        _pixels(operator, whole, _channels(operator, each)),
+        Kernel(
+            MAKER,
+            "",
+            helpers=(rescaling.CLAMP,) if bounded else (),
+            instructions=_cost(operator, whole),
         ),
-        helpers=(rescaling.CLAMP,) if bounded else (),
-        instructions=_cost(operator, whole),
     )
 
 
@@ -81,11 +79,7 @@ def mean(step: Step, operator: Mean) -> Kernel:
         ],
     )
     comment = f"mean of {pixels} pixels, {source.channels} channels"
-    return Kernel(
-        MAKER,
-        function(step, comment, [(INT8, "input")], (INT8, "output"), body),
-        helpers=result.helpers,
-    )
+    return with_source(step, comment, body, Kernel(MAKER, "", helpers=result.helpers))
 
 
 def _cost(operator: AveragePool | MaxPool, whole: bool) -> int:

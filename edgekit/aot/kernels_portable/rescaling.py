@@ -9,14 +9,11 @@ off anyway need not be exact about that.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from edgekit.aot.arithmetic import rounds_ties_wrong
 from edgekit.aot.kernels_portable.text import plus
 from edgekit.aot.operators import FixedPoint, Rescale
-
-if TYPE_CHECKING:
-    from edgekit.base.arrays import Array
+from edgekit.base.arrays import Array
 
 HIGH = """\
 /* value * factor / 2**31, rounded to the nearest. */

@@ -7,7 +7,7 @@ import numpy as np
 from edgekit.aot.arithmetic import exponential, high_half
 from edgekit.aot.kernel import Constant, Kernel
 from edgekit.aot.kernels_portable import rescaling
-from edgekit.aot.kernels_portable.text import INT8, MAKER, block, function, loop
+from edgekit.aot.kernels_portable.text import MAKER, block, loop, with_source
 from edgekit.aot.operators import Softmax
 from edgekit.aot.program import Step
 
@@ -53,19 +53,17 @@ def softmax(step: Step, operator: Softmax) -> Kernel:
         *([f"input += {columns};", f"output += {columns};"] if operator.rows > 1 else []),
     ]
     comment = f"softmax of {operator.rows} x {columns}"
-    return Kernel(
-        MAKER,
-        function(
-            step,
-            comment,
-            [(INT8, "input")],
-            (INT8, "output"),
-            loop("row", operator.rows, row),
-            shared=True,
+    return with_source(
+        step,
+        comment,
+        loop("row", operator.rows, row),
+        Kernel(
+            MAKER,
+            "",
+            constants=(Constant("exponentials", table),),
+            helpers=(rescaling.HIGH, rescaling.SHIFT_LARGE, rescaling.CLAMP, RECIPROCAL),
+            in_place=((0, 0),),
         ),
-        constants=(Constant("exponentials", table),),
-        helpers=(rescaling.HIGH, rescaling.SHIFT_LARGE, rescaling.CLAMP, RECIPROCAL),
-        in_place=((0, 0),),
     )
 
 

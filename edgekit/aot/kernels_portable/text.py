@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
+from edgekit.aot.kernel import Kernel
 from edgekit.aot.operators import Image
 from edgekit.aot.program import Step
 from edgekit.base.quoting import c_comment
@@ -14,8 +16,8 @@ MAKER = "edgekit"
 INT8 = "int8_t"
 
 
-def indented(lines: Lines, depth: int = 1) -> list[str]:
-    return [("    " * depth + line) if line else "" for line in lines]
+def indented(lines: Lines) -> list[str]:
+    return [f"    {line}" if line else "" for line in lines]
 
 
 def block(head: str, lines: Lines) -> list[str]:
@@ -32,27 +34,23 @@ def loop(index: str, count: int, lines: Lines) -> list[str]:
     return ["{", *indented([*([f"const int32_t {index} = 0;"] if used else []), *inner]), "}"]
 
 
-def function(
+def with_source(
     step: Step,
     comment: str,
-    inputs: Sequence[tuple[str, str]],
-    output: tuple[str, str],
     body: Lines,
-    *,
-    shared: bool = False,
-    scratch: bool = False,
-    tells: bool = False,
-) -> str:
-    """Return the step's function; `shared` where its output may use its first input's memory,
-    `tells` where it returns a status."""
-    mark = "" if shared else "restrict "
+    kernel: Kernel,
+    inputs: Sequence[tuple[str, str]] = ((INT8, "input"),),
+    output: tuple[str, str] = (INT8, "output"),
+) -> Kernel:
+    """Return a kernel with its source: the step's function of this body."""
+    mark = "" if kernel.in_place else "restrict "
     parameters = [f"const {kind} *{mark}{name}" for kind, name in inputs]
     parameters.append(f"{output[0]} *{mark}{output[1]}")
-    if scratch:
+    if kernel.scratch:
         parameters.append("void *scratch")
-    head = f"static {'int' if tells else 'void'} {step.name}({', '.join(parameters)})"
+    head = f"static {'int' if kernel.tells else 'void'} {step.name}({', '.join(parameters)})"
     lines = [f"/* {c_comment(comment)} */", *_wrapped(head), "{", *indented(body), "}"]
-    return "\n".join(lines) + "\n"
+    return replace(kernel, source="\n".join(lines) + "\n")
 
 
 def _wrapped(head: str) -> list[str]:

@@ -63,23 +63,9 @@ _BITWISE = {
 FUNCTIONS = frozenset(
     (
         *("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "ceil", "copysign", "cos"),
-        *("cosh", "erf", "erfc", "exp", "exp2", "expm1", "fabs", "floor", "fmod", "hypot"),
-        *(
-            "lgamma",
-            "log",
-            "log10",
-            "log1p",
-            "log2",
-            "nearbyint",
-            "nextafter",
-            "pow",
-            "sin",
-            "sinh",
-            "sqrt",
-            "tan",
-            "tanh",
-        ),
-        "trunc",
+        *("cosh", "erf", "erfc", "exp", "exp2", "expm1", "fabs", "floor", "fmod", "hypot", "j0"),
+        *("j1", "lgamma", "log", "log10", "log1p", "log2", "nearbyint", "nextafter", "pow", "sin"),
+        *("sinh", "sqrt", "tan", "tanh", "trunc", "y0", "y1"),
     )
 )
 """Functions of <math.h>."""
@@ -87,6 +73,9 @@ _WRAPPING = {"+": "add", "-": "sub", "*": "mul"}
 _ROUNDED_HALF_TO_EVEN = {"round": "nearbyint"}
 _SHORT = frozenset(("int8", "int16", "uint8", "uint16"))
 """Types that C computes as int, whatever they are stored in."""
+
+_OFFSET = "elem_offset"
+"""The place where a tensor begins in its memory, as TVM calls it: in a program, at the start."""
 
 
 class Expressions:
@@ -125,6 +114,8 @@ class Expressions:
         if isinstance(e, ir.TensorLoad):
             return self.load(e), _ATOM
         if isinstance(e, ir.Var):
+            if e not in self.names and e.name == _OFFSET:
+                return "0", _ATOM
             if e not in self.names:
                 raise NotInCError(f"{e.name} is known only at run time")
             return self.names[e], _ATOM

@@ -157,7 +157,7 @@ class _Writer:
         if isinstance(part, tirx.AllocBuffer):
             return self._allocate(part.buffer)
         if isinstance(part, tirx.For):
-            return [self._loop(part)]
+            return self._loop(part)
         if isinstance(part, tirx.IfThenElse):
             no = () if part.else_case is None else self.statements(part.else_case)
             condition = self.expressions.text(part.condition)
@@ -173,16 +173,22 @@ class _Writer:
             return [Scope(self.statements(part))]
         raise NotInCError(f"TVM's {type(part).__name__} has no C")
 
-    def _loop(self, part: Any) -> Statement:
+    def _loop(self, part: Any) -> list[Statement]:
+        before: list[Statement] = []
+        kind = C_TYPES[str(part.loop_var.ty.dtype)]
+        last = self.expressions.text(part.min + part.extent)
+        if _changes_its_end(part):
+            # The number of rounds is that at the start.
+            end = self._name("end")
+            before.append(Line(f"const {kind} {end} = {last};"))
+            last = end
         taken = set(self._taken)
         name = self._name(_loop_name(str(part.loop_var.name)))
         self.expressions.names[part.loop_var] = name
         body = self.statements(part.body)
         begin = self.expressions.text(part.min)
-        end = self.expressions.text(part.min + part.extent)
         self._taken = taken
-        kind = C_TYPES[str(part.loop_var.ty.dtype)]
-        return loop(Loop(kind, name, begin, end, body))
+        return [*before, loop(Loop(kind, name, begin, last, body))]
 
     def _allocate(self, buffer: Any) -> list[Statement]:
         elements = math.prod(int(extent) for extent in buffer.ty.shape)
@@ -337,6 +343,19 @@ class _Writer:
             number += 1
         self._taken.add(f"{word}_{number}")
         return f"{word}_{number}"
+
+
+def _changes_its_end(part: Any) -> bool:
+    """Return whether a loop's body writes to what its number of rounds is read from."""
+    read: list[Any] = []
+    written_to: list[Any] = []
+    for end in (part.min, part.extent):
+        tvm_ffi.structural_walk(end, (ir.TensorLoad, lambda load: read.append(load.source)))
+    if read:
+        tvm_ffi.structural_walk(
+            part.body, (tirx.BufferStore, lambda store: written_to.append(store.buffer))
+        )
+    return any(one.same_as(other) for one in read for other in written_to)
 
 
 def _scalar(buffer: _Buffer, index: int) -> str:

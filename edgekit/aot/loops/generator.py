@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from edgekit.aot.kernel import NO_SUCH_WAY, Constant, Declined, Kernel
 from edgekit.aot.operators import LoopNest
 from edgekit.aot.program import Step
+from edgekit.profiles.architecture import architectures
 from edgekit.profiles.cpu import Cpu
 
 if TYPE_CHECKING:
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from edgekit.base.arrays import Array
 
 _FLOAT_REGISTERS = 32
-_CORE_REGISTERS = 11
-"""The registers, of sixteen, that are left for numbers."""
+_RESERVED_REGISTERS = 5
+"""Registers of the core that hold addresses and the program's state, and no numbers."""
 
 _REGISTERS = (6, 8, 14, 20, 24)
 """Other numbers of simultaneous sums that are worth measuring."""
@@ -131,11 +132,13 @@ def _registers(step: Step, nest: LoopNest, cpu: Cpu) -> int:
     computes_floats = any(
         str(parameter.ty.dtype) == "float32" for parameter in nest.function.params
     )
-    has_unit = any(feature.startswith("fpu") for feature in cpu.features)
-    is_a_microcontroller = cpu.arch == "cortex-m"
-    if computes_floats and (has_unit or not is_a_microcontroller):
+    known = architectures()[cpu.arch]
+    has_unit = any(
+        known.flags[feature].floats for feature in cpu.features if feature in known.flags
+    )
+    if computes_floats and (has_unit or known.has_os):
         return _FLOAT_REGISTERS - 2
-    return _CORE_REGISTERS
+    return known.core_registers - _RESERVED_REGISTERS
 
 
 def _numbered(word: str, count: int) -> list[str]:

@@ -16,6 +16,7 @@ import tvm
 import tvm_ffi
 from tvm import ir, s_tir, tirx
 
+from edgekit.compiler.passes.exact_differences import exact_differences
 from edgekit.compiler.schedules.blocks import Block, after, blocks_of, called_in, inline_into_last
 
 _MOST_WORDS = 4
@@ -282,6 +283,7 @@ def plain_loops(function: Any) -> Any:
     bits where possible, short loops unrolled."""
     target = tvm.target.Target("c")
     passes = [
+        exact_differences(),
         s_tir.transform.LowerInitBlock(),
         s_tir.transform.PlanAndUpdateBufferAllocationLocation(),
         s_tir.transform.ConvertBlocksToOpaque(),

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from edgekit.aot.arena import plan_arena
-from edgekit.aot.native.steps import NeedsRuntimeError, read_steps
-from edgekit.aot.native.write import NativeProgram
-from edgekit.aot.operators import CallKernel
+from edgekit.aot.native.steps import read_steps
+from edgekit.aot.native.write import NativeProgram, PlannedBranch, PlannedLoop, PlannedSteps
+from edgekit.aot.operators import CONTROL, CallKernel
 from edgekit.aot.program import Program, Step
-from edgekit.compiler.objects import ALIGNMENT, compile_kernels
+from edgekit.aot.read import NeedsRuntimeError
+from edgekit.compiler.loops import LoopRule, Rule
+from edgekit.compiler.objects import ALIGNMENT, Scratch, compile_kernels, padded
 from edgekit.compiler.passes.in_place import in_place, overwritable
 from edgekit.compiler.phases import Phase
 from edgekit.models.model import Model
@@ -54,30 +56,109 @@ class ForProgram:
             for variable, function in module.functions_items()
             if isinstance(function, tirx.PrimFunc)
         }
-        program, pairs = _in_place(read_steps(self.model, module), kernels)
-        calls = [step.operator for step in program.steps if isinstance(step.operator, CallKernel)]
-        machine_code, scratch = compile_kernels(
-            {c.kernel: kernels[c.kernel] for c in calls}, target
+        steps = _in_place(read_steps(self.model, module), kernels)
+        calls = {call.kernel: kernels[call.kernel] for call in _calls(steps.program)}
+        machine_code, scratch = compile_kernels(calls, target)
+        planned = _planned(steps, scratch)
+        return NativeProgram(planned, scratch, machine_code), planned.arena.bytes
+
+
+def _calls(program: Program) -> Iterator[CallKernel]:
+    for step in program.steps:
+        if isinstance(step.operator, CallKernel):
+            yield step.operator
+        elif isinstance(step.operator, CONTROL):
+            for body in step.operator.bodies:
+                yield from _calls(body)
+
+
+def _planned(steps: _Steps, scratch: Mapping[str, Scratch]) -> PlannedSteps:
+    """Place every buffer of the steps, and those of the lists of steps that they run among their
+    scratch."""
+    program = steps.program
+    control = {index: _planned_control(one, scratch) for index, one in steps.control.items()}
+    sizes: list[tuple[int, ...]] = []
+    for index, step in enumerate(program.steps):
+        if isinstance(step.operator, CallKernel):
+            sizes.append(scratch[step.operator.kernel].buffers)
+        else:
+            sizes.append((control[index].bytes,) if index in control else ())
+    needs = [_Needs(sum(own), pair) for own, pair in zip(sizes, steps.pairs, strict=True)]
+    arena = plan_arena(program, needs, ALIGNMENT)
+    offsets = [
+        tuple((start or 0) + sum(own[:k]) for k in range(len(own)))
+        for start, own in zip(arena.scratch, sizes, strict=True)
+    ]
+    return PlannedSteps(program, arena, tuple(offsets), control)
+
+
+def _planned_control(
+    control: _Control, scratch: Mapping[str, Scratch]
+) -> PlannedLoop | PlannedBranch:
+    bodies = tuple(_planned(body, scratch) for body in control.bodies)
+    if isinstance(control.rule, LoopRule):
+        return _planned_loop(control.rule, *bodies)
+    # Only one of them runs.
+    return PlannedBranch(bodies, max(body.arena.bytes for body in bodies))
+
+
+def _planned_loop(rule: LoopRule, steps: PlannedSteps) -> PlannedLoop:
+    """Give memory to one copy of each state, and to slices and pieces that kernels can't address
+    in their stack."""
+    program = steps.program
+    end = steps.arena.bytes
+
+    def memory(buffer: int) -> int:
+        nonlocal end
+        end, start = end + padded(program.buffers[buffer].bytes), end
+        return start
+
+    def apart(buffers: Sequence[int]) -> tuple[int | None, ...]:
+        misaligned = (program.buffers[buffer].bytes % ALIGNMENT for buffer in buffers)
+        return tuple(
+            memory(buffer) if is_off else None
+            for buffer, is_off in zip(buffers, misaligned, strict=True)
         )
-        sizes = [
-            scratch[step.operator.kernel].buffers if isinstance(step.operator, CallKernel) else ()
-            for step in program.steps
-        ]
-        needs = [_Needs(sum(own), pair) for own, pair in zip(sizes, pairs, strict=True)]
-        arena = plan_arena(program, needs, ALIGNMENT)
-        offsets = [
-            tuple((start or 0) + sum(own[:k]) for k in range(len(own)))
-            for start, own in zip(arena.scratch, sizes, strict=True)
-        ]
-        return NativeProgram(program, arena, scratch, tuple(offsets), machine_code), arena.bytes
+
+    states = tuple(memory(buffer) for buffer in program.results[: rule.states])
+    slices = apart(range(len(rule.sliced)))
+    pieces = apart(program.results[rule.states :])
+    return PlannedLoop(rule, steps, states, slices, pieces, end)
 
 
 _Pairs = tuple[tuple[int, int], ...]
 
 
-def _in_place(program: Program, kernels: dict[str, Any]) -> tuple[Program, list[_Pairs]]:
+@dataclass(frozen=True)
+class _Steps:
+    """A program whose kernels work in place where that is worth it."""
+
+    program: Program
+    pairs: list[_Pairs]
+    """The input that each step's output overwrites."""
+    control: Mapping[int, _Control]
+    """The steps that run lists of steps, by their place."""
+
+
+@dataclass(frozen=True)
+class _Control:
+    rule: Rule
+    bodies: tuple[_Steps, ...]
+
+
+def _in_place(program: Program, kernels: dict[str, Any]) -> _Steps:
     """Let kernels overwrite an operand where that makes the arena smaller. Such a kernel has one
     operand less, and is added to `kernels`."""
+    steps = list(program.steps)
+    control: dict[int, _Control] = {}
+    for index, step in enumerate(program.steps):
+        what = step.operator
+        if isinstance(what, CONTROL):
+            bodies = tuple(_in_place(body, kernels) for body in what.bodies)
+            control[index] = _Control(what.rule, bodies)
+            inner = tuple(body.program for body in bodies)
+            steps[index] = replace(step, operator=replace(what, bodies=inner))
+    program = replace(program, steps=tuple(steps))
     offers = [_offers(step, program, kernels) for step in program.steps]
     apart: list[_Pairs] = [() for _ in offers]
     plans = [
@@ -85,9 +166,8 @@ def _in_place(program: Program, kernels: dict[str, Any]) -> tuple[Program, list[
         for way in (apart, offers)
     ]
     if plans[1].bytes >= plans[0].bytes:
-        return program, apart
+        return _Steps(program, apart, control)
     taken = set(plans[1].in_place)
-    steps = list(program.steps)
     for index in taken:
         step = steps[index]
         call = step.operator
@@ -100,7 +180,7 @@ def _in_place(program: Program, kernels: dict[str, Any]) -> tuple[Program, list[
         operands = call.operands[:place] + call.operands[place + 1 :]
         steps[index] = replace(step, operator=CallKernel(name, operands))
     chosen = [pairs if index in taken else () for index, pairs in enumerate(offers)]
-    return replace(program, steps=tuple(steps)), chosen
+    return _Steps(replace(program, steps=tuple(steps)), chosen, control)
 
 
 def _offers(step: Step, program: Program, kernels: Mapping[str, Any]) -> _Pairs:
@@ -113,7 +193,7 @@ def _offers(step: Step, program: Program, kernels: Mapping[str, Any]) -> _Pairs:
         place: operand
         for place, operand in enumerate(call.operands)
         if isinstance(operand, int)
-        and call.operands.count(operand) == 1
+        and step.inputs.count(step.inputs[operand]) == 1
         and step.inputs[operand] >= len(program.inputs)
         and program.buffers[step.inputs[operand]].bytes == program.buffers[result].bytes
     }

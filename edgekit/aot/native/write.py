@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,47 +12,122 @@ import numpy as np
 
 from edgekit.aot.arena import ArenaPlan
 from edgekit.aot.c_text import C_TYPES
-from edgekit.aot.operators import CallKernel, CallRegion, Copy, HoldIndices
+from edgekit.aot.operators import CONTROL, CallKernel, CallRegion, Copy, HoldIndices
 from edgekit.aot.program import Program, Step
 from edgekit.base.arrays import numpy_dtype
 from edgekit.base.files import storage_errors
 from edgekit.base.quoting import c_comment, c_string
 from edgekit.base.tensors import TensorSpec
+from edgekit.base.varying import without_lengths
+from edgekit.compiler.loops import LoopRule
 from edgekit.compiler.objects import ALIGNMENT, PREFIX, Scratch
-from edgekit.cross.blob import write_blob
+from edgekit.cross.blob import BlobForm, write_blob
 from edgekit.cross.link import Objects
+from edgekit.profiles.architecture import architecture_of
 from edgekit.profiles.cpu import Target
 
 SOURCE = Path(__file__).parent / "source"
 _KERNELS = "kernels.o"
 _WEIGHTS = "edgekit_weights"
-_OPTIONS = ("-O1", "-fvisibility=hidden", "-Wl,--version-script=edgekit.map")
-_FIXED = tuple(SOURCE / name for name in ("program.c", "threads.c", "tvm_call.c"))
+_OPTIONS = ("-O1", "-fvisibility=hidden")
+_PROGRAM = SOURCE / "program.c"
+
+
+@dataclass(frozen=True)
+class _System:
+    """What the system of a program decides about its sources."""
+
+    blob: BlobForm
+    options: tuple[str, ...]
+    libraries: tuple[str, ...]
+    fixed: tuple[Path, ...]
+
+
+_LINUX = _System(
+    "elf",
+    ("-Wl,--version-script=edgekit.map",),
+    ("-lm", "-ldl", "-pthread"),
+    tuple(SOURCE / name for name in ("program.c", "sizes.c", "threads.c", "tvm_call.c")),
+)
+_EXPORTED = (
+    *("edgekit_model_info", "edgekit_create", "edgekit_destroy", "edgekit_input"),
+    *("edgekit_output", "edgekit_run", "edgekit_run_step", "edgekit_error"),
+)
+_ENGINE = _System(
+    "wasm",
+    tuple(f"-Wl,--export={name}" for name in _EXPORTED),
+    (),
+    (_PROGRAM, SOURCE / "one_thread.c"),
+)
+_SYSTEMS = (_LINUX, _ENGINE)
+
+
+@dataclass(frozen=True)
+class PlannedSteps:
+    """Steps whose buffers have places."""
+
+    program: Program
+    arena: ArenaPlan
+    scratch_at: tuple[tuple[int, ...], ...]
+    """The offset of each of a step's scratch buffers in the arena."""
+    control: Mapping[int, PlannedLoop | PlannedBranch]
+    """The steps that run lists of steps, by their place."""
+
+
+@dataclass(frozen=True)
+class PlannedLoop:
+    """A body, and places for what one iteration hands to the next, after the body's own arena."""
+
+    rule: LoopRule
+    steps: PlannedSteps
+    states: tuple[int, ...]
+    """The offset of a copy of each state: an iteration reads one copy and writes the other, which
+    is the step's output."""
+    slices: tuple[int | None, ...]
+    """The offset of each slice that is copied, because kernels take aligned addresses alone."""
+    pieces: tuple[int | None, ...]
+    """The same for each piece of a stacked tensor."""
+    bytes: int
+    """The bytes of all this and of the body's arena."""
+
+
+@dataclass(frozen=True)
+class PlannedBranch:
+    """Two bodies of which one runs, in the same memory."""
+
+    bodies: tuple[PlannedSteps, ...]
+    bytes: int
 
 
 @dataclass(frozen=True)
 class NativeProgram:
     """A program before the board's compiler has seen it. It passes between processes."""
 
-    program: Program
-    arena: ArenaPlan
+    planned: PlannedSteps
     scratch: Mapping[str, Scratch]
     """What each kernel needs besides its operands."""
-    scratch_at: tuple[tuple[int, ...], ...]
-    """The offset of each of a step's scratch buffers in the arena."""
     machine_code: bytes
     """The kernels as an object file; empty if there are none."""
     needs_runtime: ClassVar[bool] = False
 
+    @property
+    def program(self) -> Program:
+        return self.planned.program
+
+    @property
+    def arena(self) -> ArenaPlan:
+        return self.planned.arena
+
     def write(self, target: Target, folder: Path) -> Objects:
         """Write the sources and the kernels into the folder."""
-        del target
+        architecture = architecture_of(target.triple)
+        system = _ENGINE if architecture is not None and architecture.in_engine else _LINUX
         weights = _Weights()
         text = "\n".join(_model(self, weights)) + "\n"
         sources = ["model.c"]
         with storage_errors("write the program", folder):
             for path in sorted(SOURCE.iterdir()):
-                if path not in _FIXED:
+                if not any(path in one.fixed for one in _SYSTEMS):
                     shutil.copyfile(path, folder / path.name)
             (folder / "model.c").write_text(text, encoding="ascii")
             if self.machine_code:
@@ -60,8 +135,12 @@ class NativeProgram:
                 sources.append(_KERNELS)
             if weights.content:
                 (folder / f"{_WEIGHTS}.bin").write_bytes(weights.content)
-                sources.append(write_blob(folder, _WEIGHTS, f"{_WEIGHTS}.bin", alignment=ALIGNMENT))
-        return Objects(tuple(sources), _OPTIONS, ("-lm", "-ldl", "-pthread"), _FIXED)
+                blob = f"{_WEIGHTS}.bin"
+                sources.append(
+                    write_blob(folder, _WEIGHTS, blob, alignment=ALIGNMENT, form=system.blob)
+                )
+        options = (*_OPTIONS, *system.options)
+        return Objects(tuple(sources), options, system.libraries, system.fixed)
 
 
 @dataclass
@@ -81,7 +160,6 @@ class _Weights:
 
 
 def _model(plan: NativeProgram, weights: _Weights) -> Iterator[str]:
-    program = plan.program
     yield "/* Written by edgekit: the steps of a model, in their order. */"
     yield "#include <string.h>"
     yield ""
@@ -91,26 +169,138 @@ def _model(plan: NativeProgram, weights: _Weights) -> Iterator[str]:
     yield from _prototypes(plan)
     yield ""
     yield from _tables(plan)
+    head = "int edgekit_step(edgekit_program *program, unsigned step, const void *const *in,"
+    yield from _steps(plan, plan.planned, "", head, weights)
+
+
+def _steps(
+    plan: NativeProgram, planned: PlannedSteps, path: str, head: str, weights: _Weights
+) -> Iterator[str]:
+    """Yield the function that runs one of the steps, after those that it calls. `path` tells the
+    functions of a loop's or branch's body from others."""
+    program = planned.program
     for index, step in enumerate(program.steps):
         if isinstance(step.operator, HoldIndices):
-            yield from _holding(index, step.operator)
-    yield "int edgekit_step(edgekit_program *program, unsigned step, const void *const *in,"
+            yield from _holding(f"{path}{index}", step.operator)
+        control = planned.control.get(index)
+        if isinstance(control, PlannedLoop):
+            yield from _repeating(plan, control, f"{path}{index}", weights)
+        elif control is not None:
+            yield from _branching(plan, control, f"{path}{index}", weights)
+    yield head
     yield "                 void *const *out, unsigned char *at) {"
     yield "  (void)program, (void)in, (void)out, (void)at;"
     yield "  switch (step) {"
     for index, step in enumerate(program.steps):
         layers = c_comment(", ".join(layer for layer in step.layers if layer) or step.name)
         yield f"    case {index}: /* {layers} */"
-        yield from (f"      {line}" for line in _called(plan, index, step, weights))
+        yield from (f"      {line}" for line in _called(planned, path, index, weights))
     yield "    default: return EDGEKIT_NO_SUCH_STEP;"
     yield "  }"
     yield "}"
+    yield ""
+
+
+def _body(plan: NativeProgram, body: PlannedSteps, path: str, weights: _Weights) -> Iterator[str]:
+    """Yield the functions of a list of steps, and `body_PATH`, which runs all of them."""
+    head = f"static int step_{path}(edgekit_program *program, unsigned step, const void *const *in,"
+    yield from _steps(plan, body, f"{path}_", head, weights)
+    yield f"static int body_{path}(edgekit_program *program, const void *const *in,"
+    yield "                   void *const *out, unsigned char *at) {"
+    yield f"  for (unsigned step = 0; step < {len(body.program.steps)}; ++step) {{"
+    yield f"    const int status = step_{path}(program, step, in, out, at);"
+    yield "    if (status != EDGEKIT_OK) return status;"
+    yield "  }"
+    yield "  return EDGEKIT_OK;"
+    yield "}"
+    yield ""
+
+
+def _control_head(path: str) -> Iterator[str]:
+    yield f"static int control_{path}(edgekit_program *program, const unsigned char *const *in,"
+    yield "                   unsigned char *const *out, unsigned char *at) {"
+
+
+def _branching(
+    plan: NativeProgram, branch: PlannedBranch, path: str, weights: _Weights
+) -> Iterator[str]:
+    """Yield a function that runs one of two bodies."""
+    names = [f"{path}_{word}" for word in ("then", "else")]
+    for name, body in zip(names, branch.bodies, strict=True):
+        yield from _body(plan, body, name, weights)
+    yield from _control_head(path)
+    yield "  const void *const *given = (const void *const *)in + 1;"
+    yield "  void *const *made = (void *const *)out;"
+    runs = [f"body_{name}(program, given, made, at)" for name in names]
+    yield f"  return *in[0] ? {runs[0]} : {runs[1]};"
+    yield "}"
+    yield ""
+
+
+def _repeating(
+    plan: NativeProgram, loop: PlannedLoop, path: str, weights: _Weights
+) -> Iterator[str]:
+    """Yield a function that runs a body with pointers for each iteration. An iteration writes the
+    states to the outputs, the next one to the copies, and so on; where their number is known, the
+    last one writes to the outputs."""
+    rule, body = loop.rule, loop.steps.program
+    yield from _body(plan, loop.steps, path, weights)
+    given, made, before, after = [], [], [], []
+    sizes = [body.buffers[buffer].bytes for buffer in (*range(len(body.inputs)), *body.results)]
+    odd = 0 if rule.data_ends else (rule.times - 1) % 2
+    """Iterations whose numbers have this remainder write to the outputs."""
+    for k, (backwards, copied) in enumerate(zip(rule.sliced, loop.slices, strict=True)):
+        place = f"in[{k}] + {_moved(rule, backwards)} * {sizes[k]}u"
+        given.append(place if copied is None else f"at + {copied}")
+        if copied is not None:
+            before.append(f"memcpy(at + {copied}, {place}, {sizes[k]});")
+    for k, copy in enumerate(loop.states):
+        place = f"in[{len(rule.sliced) + k}]"
+        given.append(f"(k == 0 ? {place} : k % 2 == {1 - odd} ? out[{k}] : at + {copy})")
+        made.append(f"(k % 2 == {odd} ? out[{k}] : at + {copy})")
+    given += [f"in[{k}]" for k in range(len(given), len(body.inputs))]
+    for k, (backwards, copied) in enumerate(zip(rule.stacked, loop.pieces, strict=True)):
+        size = sizes[len(body.inputs) + rule.states + k]
+        place = f"out[{rule.states + k}] + {_moved(rule, backwards)} * {size}u"
+        made.append(place if copied is None else f"at + {copied}")
+        if copied is not None:
+            after.append(f"memcpy({place}, at + {copied}, {size});")
+    conditions = [] if rule.count is None else [f"k < {rule.count}"]
+    yield from _control_head(path)
+    yield "  size_t k = 0;"
+    if rule.data_ends:
+        yield f"  const unsigned char *goes_on = in[{len(rule.sliced)}];"
+        conditions.append("*goes_on")
+    yield f"  for (; {' && '.join(conditions)}; ++k) {{"
+    yield from (f"    {line}" for line in before)
+    yield f"    const void *const given[] = {{{', '.join(given) or 0}}};"
+    yield f"    void *const made[] = {{{', '.join(made)}}};"
+    yield f"    const int status = body_{path}(program, given, made, at);"
+    yield "    if (status != EDGEKIT_OK) return status;"
+    yield from (f"    {line}" for line in after)
+    if rule.data_ends:
+        yield "    goes_on = made[0];"
+    yield "  }"
+    if rule.data_ends:
+        # Without an iteration the states are those before it.
+        yield "  if (k % 2 == 0) {"
+        for k, copy in enumerate(loop.states):
+            place, size = f"in[{len(rule.sliced) + k}]", sizes[len(body.inputs) + k]
+            yield f"    memcpy(out[{k}], k == 0 ? {place} : at + {copy}, {size});"
+        yield "  }"
+    yield "  return EDGEKIT_OK;"
+    yield "}"
+    yield ""
+
+
+def _moved(rule: LoopRule, backwards: bool) -> str:
+    return f"({rule.times - 1} - k)" if backwards else "k"
 
 
 def _prototypes(plan: NativeProgram) -> Iterator[str]:
     counts: dict[str, int] = {}
     regions: dict[str, None] = {}
-    for step in plan.program.steps:
+    for step in _all_steps(plan.program):
         what: Any = step.operator
         if isinstance(what, CallKernel):
             extra = len(plan.scratch[what.kernel].buffers)
@@ -120,7 +310,16 @@ def _prototypes(plan: NativeProgram) -> Iterator[str]:
     for kernel, count in counts.items():
         yield f"int {PREFIX}{kernel}({', '.join(['const void *'] * count)});"
     for symbol in regions:
-        yield f"int edgekit_region_{symbol}(const void *const *, void *const *, char *, size_t);"
+        arguments = "const void *const *, void *const *, int, char *, size_t"
+        yield f"int edgekit_region_{symbol}({arguments});"
+
+
+def _all_steps(program: Program) -> Iterator[Step]:
+    for step in program.steps:
+        yield step
+        if isinstance(step.operator, CONTROL):
+            for body in step.operator.bodies:
+                yield from _all_steps(body)
 
 
 def _tables(plan: NativeProgram) -> Iterator[str]:
@@ -147,56 +346,79 @@ def _tables(plan: NativeProgram) -> Iterator[str]:
     for step in program.steps:
         yield f"  {c_string(step.name)},"
     yield "  0};"
+    yield from _varying(program.inputs, program.outputs)
     most = max((one.each_thread for one in plan.scratch.values()), default=0)
     yield "const edgekit_info edgekit_model = {"
     yield f"  EDGEKIT_INTERFACE, {c_string(program.name)}, {len(program.inputs)},"
     yield f"  {len(program.outputs)}, {len(program.steps)}, inputs, outputs, steps,"
-    yield f"  {plan.arena.bytes}, {most}}};"
+    own = without_lengths(program.inputs, program.outputs)
+    yield f"  {plan.arena.bytes}, {most}, {len(own[0])}, {len(own[1])},"
+    yield f"  {sum(len(spec.varying) for specs in own for spec in specs)}, varying}};"
     yield ""
+
+
+def _varying(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> Iterator[str]:
+    """Yield the table of the dimensions whose sizes vary."""
+    lengths = {spec.name: (0, place) for place, spec in enumerate(inputs)}
+    for place, spec in enumerate(outputs):
+        lengths.setdefault(spec.name, (1, place))
+    yield "static const edgekit_varying varying[] = {"
+    for is_output, specs in enumerate((inputs, outputs)):
+        for place, spec in enumerate(specs):
+            for one in spec.varying:
+                fields = (is_output, place, one.dimension, one.smallest, *lengths[one.length])
+                yield f"  {{{', '.join(map(str, fields))}}},"
+    yield "  {0, 0, 0, 0, 0, 0}};"
 
 
 def _bytes_of(spec: TensorSpec) -> int:
     return spec.elements * numpy_dtype(spec.dtype).itemsize
 
 
-def _called(plan: NativeProgram, index: int, step: Step, weights: _Weights) -> Iterator[str]:
+def _called(planned: PlannedSteps, path: str, index: int, weights: _Weights) -> Iterator[str]:
+    step = planned.program.steps[index]
     what: Any = step.operator
-    outputs = [_at(plan, buffer) for buffer in step.outputs]
+    outputs = [_at(planned, buffer) for buffer in step.outputs]
     if isinstance(what, HoldIndices):
-        yield f"return hold_{index}(program, {_at(plan, step.inputs[0])}, {outputs[0]});"
+        yield f"return hold_{path}{index}(program, {_at(planned, step.inputs[0])}, {outputs[0]});"
         return
     operands = [
-        _at(plan, step.inputs[operand])
+        _at(planned, step.inputs[operand])
         if isinstance(operand, int)
         else f"{_WEIGHTS} + {weights.place(operand.array)}"
         for operand in what.operands
     ]
     if isinstance(what, Copy):
-        size = plan.program.buffers[step.outputs[0]].bytes
+        size = planned.program.buffers[step.outputs[0]].bytes
         yield f"memcpy({outputs[0]}, {operands[0]}, {size});"
         yield "return EDGEKIT_OK;"
     elif isinstance(what, CallKernel):
-        scratch = [f"at + {offset}" for offset in plan.scratch_at[index]]
+        scratch = [f"at + {offset}" for offset in planned.scratch_at[index]]
         yield f"return {PREFIX}{what.kernel}({', '.join([*operands, *outputs, *scratch])});"
+    elif isinstance(what, CONTROL):
+        (offset,) = planned.scratch_at[index] or (0,)
+        yield f"{{ const unsigned char *const given[] = {{{', '.join(operands)}}};"
+        yield f"  unsigned char *const made[] = {{{', '.join(outputs)}}};"
+        yield f"  return control_{path}{index}(program, given, made, at + {offset}); }}"
     else:
         yield f"{{ const void *const given[] = {{{', '.join(operands)}}};"
         yield f"  void *const made[] = {{{', '.join(outputs)}}};"
         yield f"  return edgekit_run_region(program, edgekit_region_{what.symbol}, given, made); }}"
 
 
-def _at(plan: NativeProgram, buffer: int) -> str:
-    program = plan.program
+def _at(planned: PlannedSteps, buffer: int) -> str:
+    program = planned.program
     if buffer < len(program.inputs):
         return f"in[{buffer}]"
     if buffer in program.results:
         return f"out[{program.results.index(buffer)}]"
-    return f"at + {plan.arena.buffers[buffer]}"
+    return f"at + {planned.arena.buffers[buffer]}"
 
 
-def _holding(index: int, what: HoldIndices) -> Iterator[str]:
+def _holding(name: str, what: HoldIndices) -> Iterator[str]:
     extents = ", ".join(map(str, what.extents))
     given, result = C_TYPES[what.given], C_TYPES[what.result]
-    yield f"static int hold_{index}(edgekit_program *program, const void *given, void *made) {{"
+    yield f"static int hold_{name}(edgekit_program *program, const void *given, void *made) {{"
     yield f"  static const int64_t extents[] = {{{extents}}};"
     yield f"  const {given} *values = given;"
     yield f"  {result} *held = made;"

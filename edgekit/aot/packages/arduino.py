@@ -46,8 +46,8 @@ def write_arduino_library(compiled: CompiledTree, folder: Path, scratch: Path) -
     itself, so headers that third-party sources include from other folders are placed there."""
     inside, name = scratch / "arduino", compiled.name
     root = inside / name
-    for path in compiled.files(_is_source):
-        copy_into(compiled.tree.folder / path, root / "src" / _place(path, compiled.tree.includes))
+    for path in compiled.files(is_source):
+        copy_into(compiled.tree.folder / path, root / "src" / place(path, compiled.tree.includes))
     for path in ("README.md", *compiled.licenses):
         copy_into(compiled.tree.folder / path, root / path)
     example = root / "examples" / name
@@ -61,11 +61,12 @@ def write_arduino_library(compiled: CompiledTree, folder: Path, scratch: Path) -
     return (made,)
 
 
-def _is_source(path: str) -> bool:
+def is_source(path: str) -> bool:
+    """Return whether a path of the tree is a source of the model."""
     return path.endswith((".c", ".h")) and not path.startswith("test/")
 
 
-def _place(path: str, includes: Sequence[str]) -> str:
+def place(path: str, includes: Sequence[str]) -> str:
     """Return a header's path without its include folder; any other path unchanged."""
     for include in includes:
         if path.endswith(".h") and path.startswith(f"{include}/"):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
-CodeFormat = Literal["c", "static-lib", "cmsis-pack", "arduino"]
-CODE_FORMATS: tuple[CodeFormat, ...] = ("c", "static-lib", "cmsis-pack", "arduino")
+CodeFormat = Literal[
+    "c", "static-lib", "cmsis-pack", "arduino", "platformio", "esp-idf", "zephyr", "rust"
+]
+CODE_FORMATS: tuple[CodeFormat, ...] = get_args(CodeFormat)
 PACKAGE_VERSION = "1.0.0"
 """The version of packs and Arduino libraries; the SHA-256 inside tells which model they hold."""

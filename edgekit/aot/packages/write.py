@@ -9,6 +9,7 @@ from edgekit.aot.packages.arduino import write_arduino_library
 from edgekit.aot.packages.cmsis_pack import write_cmsis_pack
 from edgekit.aot.packages.compiled import CompiledTree
 from edgekit.aot.packages.formats import CodeFormat
+from edgekit.aot.packages.projects import writer_of
 from edgekit.aot.packages.static_library import write_static_library
 from edgekit.base.files import storage_errors
 
@@ -16,6 +17,10 @@ _WRITERS: Mapping[CodeFormat, Callable[[CompiledTree, Path, Path], tuple[str, ..
     "static-lib": write_static_library,
     "cmsis-pack": write_cmsis_pack,
     "arduino": write_arduino_library,
+    "platformio": writer_of("platformio"),
+    "esp-idf": writer_of("esp-idf"),
+    "zephyr": writer_of("zephyr"),
+    "rust": writer_of("rust"),
 }
 
 

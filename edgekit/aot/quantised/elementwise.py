@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -25,10 +25,8 @@ from edgekit.aot.quantised.group import (
     ordered_last,
     to_last,
 )
+from edgekit.base.arrays import Array
 from edgekit.compiler.macs import shape_of
-
-if TYPE_CHECKING:
-    from edgekit.base.arrays import Array
 
 _UNUSED = FixedPoint(0, 0)
 

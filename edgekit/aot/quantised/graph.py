@@ -5,18 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tvm
 
 from edgekit.aot.arithmetic import round_half_away
+from edgekit.base.arrays import Array
 from edgekit.base.node_names import named_after
 from edgekit.base.tvm_compat import constant_array
 from edgekit.compiler.macs import shape_of
-
-if TYPE_CHECKING:
-    from edgekit.base.arrays import Array
 
 QUANTIZE, DEQUANTIZE = "relax.quantize", "relax.dequantize"
 RESHAPES = frozenset(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -33,11 +33,9 @@ from edgekit.aot.quantised.group import (
     required,
     window_of,
 )
+from edgekit.base.arrays import Array
 from edgekit.base.tvm_compat import constant_array
 from edgekit.compiler.macs import shape_of
-
-if TYPE_CHECKING:
-    from edgekit.base.arrays import Array
 
 _CONVOLUTIONS, _PRODUCT = ("relax.nn.conv1d", "relax.nn.conv2d"), "relax.matmul"
 _AROUND = ("relax.add", "relax.clip", "relax.nn.relu", "relax.maximum", "relax.minimum")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,9 +22,7 @@ from edgekit.aot.arithmetic import (
 )
 from edgekit.aot.operators import FixedPoint, Lookup
 from edgekit.aot.quantised.graph import Source, Target
-
-if TYPE_CHECKING:
-    from edgekit.base.arrays import Array
+from edgekit.base.arrays import Array
 
 STORED = tuple(range(-128, 128))
 

@@ -47,7 +47,7 @@ def _take(match: Match, layer: QuantisedLayer, window: Window | None) -> Layer:
         )
     if window is None:
         if not same:
-            raise Refused("its weights have a scale a channel, which ACL's dense layers have not")
+            raise Refused("its weights have a scale for each channel, ACL's dense layers one")
         if any(len(match.shape(part)) != 2 for part in ("input", OUT)):
             raise Refused("it is not rows of numbers")
         if unsigned:

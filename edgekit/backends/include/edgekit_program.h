@@ -157,9 +157,11 @@ inline bool all_finite(const float* values, size_t count) {
   return bad == 0;
 }
 
-// TVM's own number, as everything on a device does, unless a project says otherwise; 0 for none.
+// The program's or TVM's own number, as everything on a device does, unless a project says
+// otherwise; 0 for none.
 inline int threads_wanted(int wanted) {
   if (wanted > 0) return wanted;
+  if (const int own = program_threads()) return own;
   const char* tvm = std::getenv("TVM_NUM_THREADS");
   const int found = tvm == nullptr ? 0 : std::atoi(tvm);
   return found > 0 ? found : 0;

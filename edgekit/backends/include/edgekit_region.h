@@ -17,6 +17,7 @@
 #include <tvm/ffi/c_api.h>
 #endif
 
+#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
@@ -121,12 +122,19 @@ inline std::string failure_of(const char* symbol, const std::exception* error) {
   return "region " + std::string(symbol) + (error ? ": " + std::string(error->what()) : " failed");
 }
 
+// The threads of the program whose call was the last; 0 is unknown.
+inline std::atomic<int>& program_threads() {
+  static std::atomic<int> threads{0};
+  return threads;
+}
+
 // Runs a region on memory of the shapes and types that it was made for.
 template <typename Region, int Inputs, int Outputs>
 int call_plain(const char* symbol, const Tensor (&inputs)[Inputs], const Tensor (&outputs)[Outputs],
-               const void* const* given, void* const* made, char* text, size_t size) {
+               const void* const* given, void* const* made, int threads, char* text, size_t size) {
   std::string failure;
   try {
+    program_threads() = threads;
     DLTensor from[Inputs], to[Outputs];
     const DLTensor* sources[Inputs];
     DLTensor* results[Outputs];
@@ -187,8 +195,9 @@ int call(const char* symbol, const Tensor (&inputs)[Inputs], const Tensor (&outp
 // `inputs` and `outputs` are arrays of edgekit::Tensor.
 #define EDGEKIT_REGION(symbol, Region, inputs, outputs)                                       \
   extern "C" __attribute__((visibility("hidden"))) int edgekit_region_##symbol(               \
-      const void* const* given, void* const* made, char* text, size_t size) {                 \
-    return edgekit::call_plain<Region>(#symbol, inputs, outputs, given, made, text, size);    \
+      const void* const* given, void* const* made, int threads, char* text, size_t size) {    \
+    return edgekit::call_plain<Region>(#symbol, inputs, outputs, given, made, threads, text,  \
+                                       size);                                                 \
   }                                                                                           \
   EDGEKIT_REGION_FOR_TVM(symbol, Region, inputs, outputs)
 

@@ -8,13 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from edgekit.backends.base import GeneratedRegion, Option, Options, Region
+from edgekit.backends.base import GeneratedRegion, Option, Options, Region, Rule
 from edgekit.backends.from_recipe import INT8, NON_FINITE, THREADS, FromRecipe
-
-if TYPE_CHECKING:
-    from edgekit.backends.base import Rule
 
 
 class Ncnn(FromRecipe):

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from edgekit.building.product import Product
 from edgekit.building.products.library import GpuLibrary, Library
 from edgekit.building.products.program_in_c import ProgramInC
-
-if TYPE_CHECKING:
-    from edgekit.bundle.manifest import Manifest
-    from edgekit.profiles.board import Board
+from edgekit.building.products.wasm_module import WasmModule
+from edgekit.bundle.manifest import Manifest
+from edgekit.profiles.board import Board
 
 _LIBRARY, _GPU_LIBRARY, _PROGRAM_IN_C = Library(), GpuLibrary(), ProgramInC()
+_WASM_MODULE = WasmModule()
 
 
 def product_of(board: Board) -> Product:
     """Return what a board gets."""
     if board.target.kind == "c":
         return _PROGRAM_IN_C
+    if board.in_engine:
+        return _WASM_MODULE
     return _LIBRARY if board.target.gpu is None else _GPU_LIBRARY
 
 
 def product_in(manifest: Manifest) -> Product:
     """Return what a bundle holds. Its board's profile may be gone."""
+    if manifest.board.in_engine:
+        return _WASM_MODULE
     return _LIBRARY if manifest.bare_metal is None else _PROGRAM_IN_C

@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING
 from edgekit.backends.base import Backend, Decision, Options
 from edgekit.backends.codegen import RegionFiles, write_regions
 from edgekit.backends.compile import Workbench, compile_regions
+from edgekit.backends.leftovers import cost_in_words
 from edgekit.backends.plan import OffloadPlan, options_of, plan_offload, selection_of
 from edgekit.backends.registry import load_backend, origin_of
 from edgekit.backends.report import offload_in_words
 from edgekit.backends.runners import make_runners
-from edgekit.base.errors import MissingToolError
+from edgekit.base.errors import BuildError, MissingToolError
 from edgekit.base.events import Events
 from edgekit.base.files import storage_errors
+from edgekit.base.options import option
+from edgekit.base.own_backends import leftovers_backend
 from edgekit.base.wording import size
 from edgekit.building.product import (
     Compiled,
@@ -30,14 +33,15 @@ from edgekit.building.product import (
     Words,
 )
 from edgekit.building.tuned_kernels import measured_choices
-from edgekit.bundle.folder import LIBRARY_NAME, FileEntry, describe_file
-from edgekit.bundle.manifest import Kernel, Region
+from edgekit.bundle.folder import describe_file
+from edgekit.bundle.manifest import FileEntry, Kernel, Region
 from edgekit.bundle.manifest_runners import RunnerEntry
 from edgekit.compiler.cuda.toolkit import PACKAGES, find_toolkit
 from edgekit.compiler.schedules.choices import NO_CHOICES, Choices
 from edgekit.cross.link import Linker, Objects, link_shared_library
 from edgekit.cross.runtime import cuda_runtime
 from edgekit.devices.elf import weight_bytes
+from edgekit.profiles.architecture import architecture_of
 from edgekit.profiles.cpu import Target
 
 if TYPE_CHECKING:
@@ -81,6 +85,13 @@ def write_objects(
     scratch: Path,
 ) -> CompiledModel:
     """Write the compiled code and the regions into the scratch folder."""
+    architecture = architecture_of(target.triple)
+    if compiled.code.needs_runtime and architecture is not None and architecture.in_engine:
+        raise BuildError(
+            f"the model needs TVM's runtime, and no engine of {architecture.title} has it",
+            hint="build it for a Linux board, or fix what its data decide with "
+            f"{option('constant')} or {option('shape')}",
+        )
     objects = compiled.code.write(target, scratch)
     regions = write_regions(compiled.regions, backends, scratch)
     return CompiledModel(
@@ -146,18 +157,19 @@ class CompiledModel(Compiled):
             for path in beside:
                 shutil.copyfile(path, folder / path.name)
         with events.stage("link the library") as stage:
-            library = folder / LIBRARY_NAME
+            library = folder / linker.form.name
             link_shared_library(objects, linker, scratch, library)
             stage.result = f"{size(library.stat().st_size)} by {making.compiler.path.name}"
         loaded = [path.name for path in beside]
         loaded += [runner.library for runner in runners if runner.built == "host"]
-        files = [describe_file(folder, LIBRARY_NAME, "library")]
+        files = [describe_file(folder, linker.form.name, "library")]
         files += [describe_file(folder, name, "shared-library") for name in loaded]
         files += [describe_file(folder, one.source, "runner-source") for one in runners]
         return tuple(files), runners
 
     def _regions_in_manifest(self) -> tuple[Region, ...]:
         members: dict[str, list[Decision]] = {}
+        sizes = {region.symbol: region.bytes for region in self.regions}
         for decision in self.decisions:
             if decision.region is not None:
                 members.setdefault(decision.region, []).append(decision)
@@ -169,6 +181,7 @@ class CompiledModel(Compiled):
                 macs=sum(decision.macs for decision in decisions),
                 model_macs=sum(decision.macs for decision in self.decisions),
                 reason=decisions[0].reason,
+                bytes=sizes.get(symbol, 0),
             )
             for symbol, decisions in members.items()
         )
@@ -179,7 +192,7 @@ class Library(Product):
     own_option = "TVM alone"
     tuner = "kernels"
     tuning_pays = True
-    probe_flags = ("-shared", "-fPIC")
+    probe_flags: tuple[str, ...] = ("-shared", "-fPIC")
 
     def plan(self, board: Board, wishes: OffloadWishes) -> OffloadPlan:
         return plan_offload(
@@ -219,6 +232,12 @@ class Library(Product):
         )
 
     def remark(self, request: BuildRequest, manifest: Manifest) -> str:
+        backend = leftovers_backend(request.offload.backends)
+        own = [region for region in manifest.regions if region.backend == backend]
+        if own:
+            operators = sum(len(region.operators) for region in own)
+            library = sum(f.size for f in manifest.files if backend in f.path)
+            return cost_in_words(backend, operators, sum(r.bytes for r in own), library)
         if not request.offload.backends or manifest.regions:
             return ""
         names = ", ".join(request.offload.backends)
@@ -256,6 +275,7 @@ class GpuLibrary(Library):
 
     tuning_pays = False
     nan_obstacle = "kernels on a GPU may lose NaN"
+    fixed_sizes = "runs kernels on its GPU, which are made for one size"
     packages = PACKAGES
     needs = (
         Need(

@@ -130,6 +130,7 @@ class ProgramInC(Product):
     tuner = "steps"
     needs_outputs = True
     probe_flags = ("-c",)
+    fixed_sizes = "runs the model in C, where every size is fixed"
     int8_reason = "what microcontrollers are fast at"
 
     def check(self, request: BuildRequest, *, with_memory_map: bool) -> None:

@@ -5,12 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from edgekit.compiler.cuda.toolkit import find_toolkit, load_cuda_runtime
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _CALLBACK = "tvm_callback_cuda_compile"
 _PRECISE = ("--ftz=false", "--prec-div=true", "--prec-sqrt=true")

@@ -11,14 +11,26 @@ from __future__ import annotations
 
 import math
 import re
+from functools import partial
 from typing import Any
 
 import numpy as np
 import tvm_ffi
 from tvm import ir, tirx
 
-from edgekit.compiler.rewriting import on_bodies
+from edgekit.compiler.llvm_functions import (
+    Functions,
+    constant,
+    like,
+    llvm_type,
+    on_bodies_with_functions,
+    scalar,
+)
+from edgekit.compiler.rewriting import on_kernels
 
+_DIVISIONS = (tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod)
+_FUSES_WHAT_FOLLOWS, _OPAQUE = 4, 8
+"""TVM's numbers for how a kernel is fused."""
 _ROUNDING = frozenset({"ceil", "floor", "nearbyint", "round", "trunc"})
 _FLOAT = re.compile(r"float(16|32|64)(x\d+)?")
 _INTEGER = re.compile(r"u?int(8|16|32|64)(x\d+)?")
@@ -27,32 +39,64 @@ _INTEGER = re.compile(r"u?int(8|16|32|64)(x\d+)?")
 def defined_arithmetic() -> Any:
     """Return the pass that runs last before code generation: TVM's simplifier takes NaN as equal to
     itself."""
-    return on_bodies("DefinedArithmetic", defined)
+    return on_bodies_with_functions("DefinedArithmetic", _defined)
 
 
-def defined(body: Any) -> Any:
+def one_division_a_kernel() -> Any:
+    """Return the pass that fuses no integer division with what is before it.
+
+    TVM's simplifier takes several times as long for each division inside of another one.
+    """
+    return on_kernels("OneDivisionAKernel", _beginning_a_kernel)
+
+
+def _beginning_a_kernel(kernel: Any) -> Any:
+    found: list[Any] = []
+    tvm_ffi.structural_walk(kernel.body, (_DIVISIONS, found.append))
+    if all(_is_safe(node.b) or not _INTEGER.fullmatch(str(node.ty)) for node in found):
+        return kernel
+    pattern = int((kernel.attrs or {}).get("op_pattern", _OPAQUE))
+    return kernel.with_attr("op_pattern", max(pattern, _FUSES_WHAT_FOLLOWS))
+
+
+def _defined(body: Any, functions: Functions) -> Any:
+    divided, converted = (partial(rule, functions) for rule in (_divided, _converted))
     return tvm_ffi.structural_map(
-        body, [(tirx.Div, _divided), (tirx.Mod, _divided), (tirx.Cast, _converted)]
+        body, [(tirx.Div, divided), (tirx.Mod, divided), (tirx.Cast, converted)]
     )
 
 
-def _divided(node: Any) -> Any:
+def _divided(functions: Functions, node: Any) -> Any:
     dtype = str(node.ty)
     if not _INTEGER.fullmatch(dtype) or _is_safe(node.b):
         return node
-    first, second = (tirx.Var(name, dtype) for name in ("first", "second"))
-    zero, one = (_constant(number, dtype) for number in (0, 1))
-    is_zero = tirx.EQ(second, zero)
-    unsafe = is_zero
-    if not dtype.startswith("uint"):
-        least = _constant(np.iinfo(_scalar(dtype)).min, dtype)
-        by_minus_one = tirx.EQ(second, _constant(-1, dtype))
-        overflows = tirx.And(by_minus_one, tirx.EQ(first, least))
-        unsafe = tirx.Or(is_zero, overflows)
-    result = type(node)(first, tirx.Select(unsafe, one, second))
-    if isinstance(node, tirx.Div):
-        result = tirx.Select(is_zero, zero, result)
-    return tirx.Let(first, node.a, tirx.Let(second, node.b, result))
+    name = "quotient" if isinstance(node, tirx.Div) else "remainder"
+    return functions.call(name, dtype, _division(name, dtype), node.a, node.b)
+
+
+def _division(name: str, dtype: str) -> list[str]:
+    kind, choice = llvm_type(dtype), llvm_type(like(dtype, "bool"))
+    zero, one = (constant(number, dtype) for number in (0, 1))
+    is_signed = not dtype.startswith("uint")
+    lines = [f"%zero = icmp eq {kind} %1, {zero}"]
+    if is_signed:
+        least = constant(np.iinfo(scalar(dtype)).min, dtype)
+        lines += [
+            f"%negates = icmp eq {kind} %1, {constant(-1, dtype)}",
+            f"%least = icmp eq {kind} %0, {least}",
+            f"%overflows = and {choice} %negates, %least",
+            f"%unsafe = or {choice} %zero, %overflows",
+        ]
+    unsafe = "%unsafe" if is_signed else "%zero"
+    operation = ("s" if is_signed else "u") + ("div" if name == "quotient" else "rem")
+    lines += [
+        f"%divisor = select {choice} {unsafe}, {kind} {one}, {kind} %1",
+        f"%result = {operation} {kind} %0, %divisor",
+    ]
+    if name == "quotient":
+        lines.append(f"%guarded = select {choice} %zero, {kind} {zero}, {kind} %result")
+        return [*lines, f"ret {kind} %guarded"]
+    return [*lines, f"ret {kind} %result"]
 
 
 def _is_safe(divisor: Any) -> bool:
@@ -60,47 +104,67 @@ def _is_safe(divisor: Any) -> bool:
     return isinstance(inner, tirx.IntImm) and int(inner.value) not in (0, -1)
 
 
-def _converted(node: Any) -> Any:
+def _converted(functions: Functions, node: Any) -> Any:
     dtype, source = str(node.ty), str(node.value.ty)
     if not _INTEGER.fullmatch(dtype) or not _FLOAT.fullmatch(source):
         return node
-    lanes = dtype[len(_scalar(dtype)) :]
-    if _scalar(dtype) in ("int32", "int64"):
-        return _nearest(node.value, dtype)
-    if _scalar(dtype) == "uint64":
-        return _nearest_above(node.value, dtype)
-    middle = "int64" if _scalar(dtype) == "uint32" else "int32"
-    return tirx.Cast(dtype, _nearest(node.value, middle + lanes))
+    low, high = _bounds(node.value)
+    limits = np.iinfo(scalar(_middle(dtype)))
+    is_wide = scalar(dtype) == "uint64"
+    below, above = is_wide or low < limits.min, is_wide or high >= -float(limits.min)
+    name = "_".join((dtype, *["below"] * below, *["above"] * above))
+    return functions.call(name, dtype, _nearest(dtype, source, below, above), node.value)
 
 
-def _nearest(value: Any, dtype: str) -> Any:
-    """Return the nearest integer, clamped to the type's range; 0 for NaN."""
-    limits, source = np.iinfo(_scalar(dtype)), str(value.ty)
-    low, high = _bounds(value)
-    given = tirx.Var("given", source)
-    result = tirx.Cast(dtype, given)
-    if low < limits.min:
-        below = tirx.LT(given, _constant(float(limits.min), source))
-        result = tirx.Select(below, _constant(limits.min, dtype), result)
-    if high >= -float(limits.min):
-        above = tirx.GE(given, _constant(-float(limits.min), source))
-        result = tirx.Select(above, _constant(limits.max, dtype), result)
-    result = tirx.Select(tirx.EQ(given, given), result, _constant(0, dtype))
-    return tirx.Let(given, value, result)
+def _middle(dtype: str) -> str:
+    """Return the signed type through which a float becomes an integer of a type."""
+    is_wide = scalar(dtype) in ("int64", "uint32", "uint64")
+    return like(dtype, "int64" if is_wide else "int32")
 
 
-def _nearest_above(value: Any, dtype: str) -> Any:
-    """Return a float as uint64: a signed type converts smaller ones, so that -1 keeps its bits."""
-    source = str(value.ty)
-    given = tirx.Var("given", source)
-    middle, top = (_constant(2.0**power, source) for power in (63, 64))
-    signed = tirx.Cast(dtype, _nearest(given, dtype[1:]))
-    large = tirx.Select(
-        tirx.GE(given, top),
-        _constant(np.iinfo("uint64").max, dtype),
-        tirx.Cast(dtype, given),
-    )
-    return tirx.Let(given, value, tirx.Select(tirx.GE(given, middle), large, signed))
+def _nearest(dtype: str, source: str, below: bool, above: bool) -> list[str]:
+    """Return the nearest integer, 0 for NaN. It is clamped to the type's range on the sides where
+    the float may be outside."""
+    middle, choice = _middle(dtype), llvm_type(like(dtype, "bool"))
+    kind, given, result = llvm_type(middle), llvm_type(source), llvm_type(dtype)
+    limits = np.iinfo(scalar(middle))
+    lines = [f"%whole = fptosi {given} %0 to {kind}"]
+    last = "%whole"
+    if below:
+        lines += [
+            f"%is_below = fcmp olt {given} %0, {constant(float(limits.min), source)}",
+            f"%least = select {choice} %is_below, "
+            f"{kind} {constant(limits.min, middle)}, {kind} {last}",
+        ]
+        last = "%least"
+    if above:
+        lines += [
+            f"%is_above = fcmp oge {given} %0, {constant(-float(limits.min), source)}",
+            f"%most = select {choice} %is_above, "
+            f"{kind} {constant(limits.max, middle)}, {kind} {last}",
+        ]
+        last = "%most"
+    lines += [
+        f"%is_number = fcmp ord {given} %0, %0",
+        f"%number = select {choice} %is_number, {kind} {last}, {kind} {constant(0, middle)}",
+    ]
+    if scalar(dtype) == "uint64":  # a signed type converts smaller ones, so that -1 keeps its bits
+        return [*lines, *_above_signed(choice, kind, given, dtype, source)]
+    if kind == result:
+        return [*lines, f"ret {kind} %number"]
+    return [*lines, f"%low = trunc {kind} %number to {result}", f"ret {result} %low"]
+
+
+def _above_signed(choice: str, kind: str, given: str, dtype: str, source: str) -> list[str]:
+    middle, top = (constant(2.0**power, source) for power in (63, 64))
+    return [
+        f"%unsigned = fptoui {given} %0 to {kind}",
+        f"%is_top = fcmp oge {given} %0, {top}",
+        f"%clamped = select {choice} %is_top, {kind} {constant(-1, dtype)}, {kind} %unsigned",
+        f"%is_large = fcmp oge {given} %0, {middle}",
+        f"%result = select {choice} %is_large, {kind} %clamped, {kind} %number",
+        f"ret {kind} %result",
+    ]
 
 
 def _bounds(value: Any) -> tuple[float, float]:
@@ -110,7 +174,7 @@ def _bounds(value: Any) -> tuple[float, float]:
     if isinstance(value, tirx.Broadcast):
         return _bounds(value.value)
     if isinstance(value, tirx.Cast):
-        source = _scalar(str(value.value.ty))
+        source = scalar(str(value.value.ty))
         if _INTEGER.fullmatch(source):
             return float(np.iinfo(source).min), float(np.iinfo(source).max)
         return _bounds(value.value)
@@ -122,20 +186,3 @@ def _bounds(value: Any) -> tuple[float, float]:
         low, high = _bounds(value.args[0])
         return low - 1, high + 1
     return -math.inf, math.inf
-
-
-def _constant(number: float, dtype: str) -> Any:
-    """Return a constant of a type, in every lane where the type is a vector."""
-    kind = _scalar(dtype)
-    lanes = dtype[len(kind) + 1 :]
-    if kind.startswith("float") and abs(number) > float(np.finfo(kind).max):
-        number = math.copysign(math.inf, number)
-    if kind == "uint64" and number > np.iinfo("int64").max:
-        value = tirx.Cast(kind, tirx.const(int(number) - 2**64, "int64"))
-    else:
-        value = tirx.const(number, kind)
-    return tirx.Broadcast(value, int(lanes)) if lanes else value
-
-
-def _scalar(dtype: str) -> str:
-    return re.sub(r"x\d+$", "", dtype)

@@ -11,9 +11,10 @@ from tvm import relax, tirx
 from tvm.tirx import compilation_pipeline
 
 from edgekit.compiler.passes.defined_arithmetic import defined_arithmetic
+from edgekit.compiler.passes.exact_differences import exact_differences
 from edgekit.compiler.passes.propagate_nan import propagate_nan
 from edgekit.compiler.rewriting import on_bodies, on_kernels
-from edgekit.profiles.cpu import architecture
+from edgekit.profiles.architecture import architecture
 
 _NAME = "edgekit"
 
@@ -32,6 +33,9 @@ def lowering() -> str:
 def _pipeline() -> tuple[Any, Any, Any]:
     lower, finish_host, finish_device = compilation_pipeline.get_tir_pipeline("s_tir")
 
+    def begin(module: Any) -> Any:
+        return lower(exact_differences()(module))
+
     def finish() -> Any:
         return tvm.ir.transform.Sequential(
             [
@@ -40,7 +44,7 @@ def _pipeline() -> tuple[Any, Any, Any]:
             ]
         )
 
-    return lower, finish, finish_device
+    return begin, finish, finish_device
 
 
 _MOST_BYTES = 16 << 10
@@ -80,19 +84,24 @@ def _is_small_and_local(buffer: Any) -> bool:
 
 
 def take_maximum() -> Any:
-    """Return the pass that uses ARM's maximum instruction, which passes NaN on: a comparison and a
-    selection take two or three. It runs after loops have become vectors, since TVM does not
-    vectorise calls that it doesn't know."""
+    """Return the pass that uses the maximum instruction of Arm and of WebAssembly, which passes NaN
+    on: a comparison and a selection take two or three. It runs after loops have become vectors,
+    since TVM does not vectorise calls that it doesn't know."""
     return on_kernels("TakeMaximum", _taken)
 
 
-def _is_for_arm(function: Any) -> bool:
+_WITH_MAXIMUM = ("aarch64", "wasm32")
+
+
+def _has_maximum(function: Any) -> bool:
     target = (function.attrs or {}).get("target")
-    return target is not None and architecture(str(target.attrs.get("mtriple", ""))) == "aarch64"
+    return (
+        target is not None and architecture(str(target.attrs.get("mtriple", ""))) in _WITH_MAXIMUM
+    )
 
 
 def _taken(kernel: Any) -> Any:
-    if not _is_for_arm(kernel):
+    if not _has_maximum(kernel):
         return kernel
 
     def called(name: str, node: Any) -> Any:
@@ -116,13 +125,24 @@ def compare_booleans() -> Any:
     It treats compared booleans as floats, and fails. TVM's own simplifier writes such comparisons,
     for a division that rounds down and for a search. The code generator also computes that NaN
     differs from nothing, where IEEE 754 says that it differs from everything. The pass runs last
-    before code generation: the simplifier would undo it, or write more such comparisons.
+    before code generation: the simplifier would undo it, or write more such comparisons. The code
+    generator also fails where it asks for the range of a number that is a vector of booleans.
     """
     return on_bodies("CompareBooleans", _in_numbers)
 
 
 def _in_numbers(body: Any) -> Any:
-    return tvm_ffi.structural_map(body, [(kind, _compared) for kind in _COMPARISONS])
+    compared = [(kind, _compared) for kind in _COMPARISONS]
+    return tvm_ffi.structural_map(body, [*compared, (tirx.Cast, _selected)])
+
+
+def _selected(node: Any) -> Any:
+    """Write a vector of booleans as numbers by a choice, whose condition has no range."""
+    scalar, _, lanes = str(node.ty).rpartition("x")
+    if not str(node.value.ty).startswith(f"{_BOOL}x") or not lanes.isdecimal():
+        return node
+    one, none = (tirx.Broadcast(tirx.const(number, scalar), int(lanes)) for number in (1, 0))
+    return tirx.Select(node.value, one, none)
 
 
 def _compared(node: Any) -> Any:

@@ -18,6 +18,7 @@ from tvm import relax
 
 from edgekit.base.arrays import Array
 from edgekit.base.errors import ModelError
+from edgekit.compiler.loops import control_of
 from edgekit.cross.library_code import OUTSIDE
 
 DIVIDES = "edgekit.divides"
@@ -102,9 +103,15 @@ def index_ranges(module: Any, names: Sequence[str]) -> dict[str, tuple[int, int]
     `names` are those of the inputs. Where several operators check an input, the range is what all
     of them allow.
     """
-    main = module["main"]
-    inputs = dict(zip(main.params, names, strict=True))
-    values = relax.analysis.get_var2val(main)
+    return _ranges_in(module, "main", names)
+
+
+def _ranges_in(module: Any, name: str, names: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """Return the ranges of a function's parameters. Those that have no name in the model have an
+    empty one."""
+    function = module[name]
+    inputs = {v: word for v, word in zip(function.params, names, strict=True) if word}
+    values = relax.analysis.get_var2val(function)
     ranges: dict[str, tuple[int, int]] = {}
 
     def allow(name: str, lowest: int, highest: int) -> None:
@@ -116,11 +123,18 @@ def index_ranges(module: Any, names: Sequence[str]) -> dict[str, tuple[int, int]
         if rule is not None and (name := inputs.get(expression.args[1].fields[0])) is not None:
             extent = min(rule.extents)
             allow(name, rule.lowest(extent), extent - 1)
+        control = control_of(expression)
+        if control is not None:
+            passed = expression.args[1].fields[control.own :]
+            given = [inputs.get(_source(one, values), "") for one in passed]
+            for body in control.bodies:
+                for word, (low, high) in _ranges_in(module, body, given).items():
+                    allow(word, low, high)
         divisor = _source(_divisor(expression, module), values)
         if (name := inputs.get(divisor)) is not None:
             allow(name, *_DIVISORS)
 
-    relax.analysis.post_order_visit(main.body, visit)
+    relax.analysis.post_order_visit(function.body, visit)
     return {name: (low, high) for name, (low, high) in ranges.items() if low <= high}
 
 

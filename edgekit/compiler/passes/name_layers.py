@@ -1,19 +1,24 @@
-"""Annotate each loop nest with the layer that it computes, in a form that survives fusion.
+"""Name the layers that each call computes, in a form that survives fusion.
 
-TVM makes one function of equal loop nests, and forgets the names of what it fuses.
+TVM makes one function of equal loop nests, and forgets the names of what it fuses. So each call has
+a function of its own while neighbours are grouped. Then the layers of a group become the name of
+the variable that it computes, and equal functions are one again.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import tvm
-from tvm import relax
+import tvm_ffi
+from tvm import relax, tirx
 
-from edgekit.base.node_names import named_after
+from edgekit.base.node_names import joined, named_after
 from edgekit.compiler.rewriting import is_call, rewriting
 
-LAYER_ATTRIBUTE = "edgekit.layer"
+_LAYER = "edgekit.layer"
+_VARIABLE = "edgekit.variable"
 
 
 @relax.expr_functor.mutator
@@ -31,33 +36,107 @@ class _NameLayers(relax.PyExprMutator):  # type: ignore[misc]
         if not is_call(call, "relax.call_tir"):
             return call
         function = self._module[call.args[0]]
-        layer = named_after(self._variable) or str(call.args[0].name_hint)
-        own = function.with_attr({LAYER_ATTRIBUTE: layer, "edgekit.variable": self._variable})
+        layer = named_after(self._variable)
+        own = function.with_attr({_LAYER: layer, _VARIABLE: self._variable})
         variable = self.builder_.add_func(own, str(call.args[0].name_hint))
         return relax.Call(call.op, [variable, *call.args[1:]], call.attrs, call.ty_args)
 
 
 def name_layers() -> Any:
+    """Return the pass that gives each call a function with the name of its layer."""
     return rewriting("NameLayers", _NameLayers)
 
 
-def layers_of_groups(module: Any) -> dict[str, tuple[str, ...]]:
-    """Return the layers that each function computes, in their order, after FuseOps."""
-    found: dict[str, tuple[str, ...]] = {}
-    for variable, function in module.functions_items():
-        name = str(variable.name_hint)
-        if isinstance(function, tvm.tirx.PrimFunc):
-            found[name] = (_layer_of(function),)
-        elif name != "main":
-            calls = [binding.value for block in function.body.blocks for binding in block.bindings]
-            layers = [
-                _layer_of(module[call.args[0]]) for call in calls if is_call(call, "relax.call_tir")
-            ]
-            found[name] = tuple(dict.fromkeys(layers))
-    return found
+def share_kernels() -> Any:
+    """Return the pass that names the results of groups and merges equal functions."""
+    return tvm.transform.module_pass(_shared, opt_level=0, name="edgekit.ShareKernels")
 
 
-def _layer_of(function: Any) -> str:
-    attributes = function.attrs
-    has = attributes is not None and LAYER_ATTRIBUTE in attributes
-    return str(attributes[LAYER_ATTRIBUTE]) if has else ""
+def _shared(module: Any, context: Any) -> Any:
+    del context
+    functions = dict(module.functions_items())
+    kernels = {v: f for v, f in functions.items() if isinstance(f, tirx.PrimFunc)}
+    groups = {v: f for v, f in functions.items() if _is_group(f)}
+    layers = {variable: _layers_of(kernel) for variable, kernel in kernels.items()}
+    for variable, group in groups.items():
+        called = [layers[call] for call in _callees(group) if call in layers]
+        layers[variable] = tuple(dict.fromkeys(layer for part in called for layer in part))
+    kernels = {variable: _anonymous(kernel) for variable, kernel in kernels.items()}
+    same = _merged(kernels, {})
+    same = _merged(groups, same)
+    fused = {
+        variable: _rewritten(function, same, layers)
+        for variable, function in functions.items()
+        if variable not in kernels and (variable not in groups or same[variable].same_as(variable))
+    }
+    kept = {v: f for v, f in kernels.items() if same[v].same_as(v)}
+    return tvm.IRModule({**kept, **fused}, attrs=module.attrs)
+
+
+def _is_group(function: Any) -> bool:
+    return isinstance(function, relax.Function) and "Primitive" in (function.attrs or {})
+
+
+def _callees(function: Any) -> list[Any]:
+    values = [binding.value for block in function.body.blocks for binding in block.bindings]
+    return [value.args[0] for value in values if is_call(value, "relax.call_tir")]
+
+
+def _layers_of(kernel: Any) -> tuple[str, ...]:
+    layer = str((kernel.attrs or {}).get(_LAYER, ""))
+    return (layer,) if layer else ()
+
+
+def _anonymous(kernel: Any) -> Any:
+    for name in (_LAYER, _VARIABLE):
+        if name in (kernel.attrs or {}):
+            kernel = kernel.without_attr(name)
+    return kernel
+
+
+def _merged(functions: dict[Any, Any], same: dict[Any, Any]) -> dict[Any, Any]:
+    """Add each function's first equal one to `same`."""
+    found: dict[int, list[tuple[Any, Any]]] = {}
+    result = dict(same)
+    for variable, function in functions.items():
+        plain = _put(function, same) if same else function
+        equals = found.setdefault(tvm_ffi.structural_hash(plain), [])
+        for first, other in equals:
+            if tvm_ffi.structural_equal(plain, other):
+                result[variable] = first
+                break
+        else:
+            result[variable] = variable
+            equals.append((variable, plain))
+    return result
+
+
+def _put(node: Any, same: dict[Any, Any]) -> Any:
+    return tvm_ffi.structural_map(
+        node, [(tvm.ir.GlobalVar, lambda variable: same.get(variable, variable))]
+    )
+
+
+def _rewritten(function: Any, same: dict[Any, Any], layers: dict[Any, tuple[str, ...]]) -> Any:
+    """Return the function with calls of shared functions, and names for their results."""
+    if not isinstance(function, relax.Function):
+        return function
+    function = _put(function, same) if _is_group(function) else _named(function, layers)
+    return _put(function, same)
+
+
+def _named(function: Any, layers: dict[Any, tuple[str, ...]]) -> Any:
+    fresh: dict[Any, Any] = {}
+    for block in function.body.blocks:
+        for number, binding in enumerate(block.bindings):
+            value = binding.value
+            if not isinstance(value, relax.Call):
+                continue
+            callee = value.args[0] if is_call(value, "relax.call_tir") else value.op
+            found = layers.get(callee) if isinstance(callee, tvm.ir.GlobalVar) else None
+            if found:
+                kind: Callable[..., Any] = type(binding.var)
+                fresh[binding.var] = kind(joined(found, number), binding.var.ty)
+    return tvm_ffi.structural_map(
+        function, [(relax.Var, lambda variable: fresh.get(variable, variable))]
+    )

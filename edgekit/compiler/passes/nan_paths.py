@@ -14,6 +14,7 @@ import tvm
 from tvm import relax
 
 from edgekit.base.tvm_compat import constant_array
+from edgekit.compiler.loops import LoopRule, control_of
 from edgekit.compiler.passes.indices import rule_of
 
 _PASS_NAN_ON = frozenset(
@@ -37,6 +38,7 @@ _PASS_NAN_ON = frozenset(
 _WITH_A_NUMBER = ("maximum", "minimum")
 """Operators that pass NaN on where one side is a number (loop_nests.py)."""
 _FLOATS = ("float", "bfloat")
+_SAID = {"call_dps_packed": "what stays ONNX"}
 
 
 def nan_obstacle(module: Any) -> str:
@@ -55,7 +57,7 @@ def nan_obstacle(module: Any) -> str:
 
     for function in functions:
         relax.analysis.post_order_visit(function.body, visit)
-    return f"{found[0]} may lose NaN" if found else ""
+    return f"{_SAID.get(found[0], found[0])} may lose NaN" if found else ""
 
 
 def _shifts(function: Any) -> list[Any]:
@@ -83,7 +85,11 @@ def _shifts(function: Any) -> list[Any]:
 def _name(call: Any) -> str:
     if isinstance(call.op, tvm.ir.Op):
         name = str(call.op.name).removeprefix("relax.")
-        return "" if rule_of(call) is not None else name
+        control = control_of(call)
+        if isinstance(control, LoopRule) and control.data_ends:
+            return "a loop that data ends"
+        is_neutral = rule_of(call) is not None or control is not None
+        return "" if is_neutral else name  # What a loop or a branch runs is a function of its own.
     return str(getattr(call.op, "name_hint", call.op))
 
 

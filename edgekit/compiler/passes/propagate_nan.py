@@ -8,12 +8,18 @@ pooling's inner loop. Where one operand is a constant, loop_nests.py has put it 
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any
 
 import tvm_ffi
 from tvm import ir, tirx
 
-from edgekit.compiler.rewriting import on_bodies
+from edgekit.compiler.llvm_functions import (
+    Functions,
+    like,
+    llvm_type,
+    on_bodies_with_functions,
+)
 
 _FLOAT = re.compile(r"float(16|32|64)(x\d+)?")
 
@@ -21,7 +27,7 @@ _FLOAT = re.compile(r"float(16|32|64)(x\d+)?")
 def propagate_nan() -> Any:
     """Return the pass that runs last before code generation: TVM's simplifier takes NaN as equal to
     itself."""
-    return on_bodies("PropagateNan", _in_stores)
+    return on_bodies_with_functions("PropagateNan", _in_stores)
 
 
 def accumulates(store: Any) -> bool:
@@ -41,34 +47,41 @@ def is_of_two_computed(node: Any) -> bool:
     )
 
 
-def _in_stores(body: Any) -> Any:
-    return tvm_ffi.structural_map(body, [(tirx.BufferStore, _stored)])
+def _in_stores(body: Any, functions: Functions) -> Any:
+    return tvm_ffi.structural_map(body, [(tirx.BufferStore, partial(_stored, functions))])
 
 
-def _stored(store: Any) -> Any:
+def _stored(functions: Functions, store: Any) -> Any:
     value = store.value
     if accumulates(store):
-        value = type(value)(_propagating(value.a), _propagating(value.b))
+        value = type(value)(_propagating(functions, value.a), _propagating(functions, value.b))
     else:
-        value = _propagating(value)
+        value = _propagating(functions, value)
     # TVM stores booleans as bytes; its constructor of a store refuses that.
     if str(value.ty).startswith("bool") and str(store.buffer.dtype).startswith("int8"):
         value = tirx.Cast(str(value.ty).replace("bool", "int8", 1), value)
     return tirx.BufferStore(store.buffer, value, store.indices, store.span)
 
 
-def _propagating(value: Any) -> Any:
-    return tvm_ffi.structural_map(value, [(tirx.Max, _chosen), (tirx.Min, _chosen)])
+def _propagating(functions: Functions, value: Any) -> Any:
+    chosen = partial(_chosen, functions)
+    return tvm_ffi.structural_map(value, [(tirx.Max, chosen), (tirx.Min, chosen)])
 
 
-def _chosen(node: Any) -> Any:
+def _chosen(functions: Functions, node: Any) -> Any:
     if not is_of_two_computed(node):
         return node
-    first, second = (tirx.Var(name, str(node.ty)) for name in ("first", "second"))
-    better = tirx.GT if isinstance(node, tirx.Max) else tirx.LT
-    is_first = tirx.Or(better(first, second), tirx.Not(tirx.EQ(first, first)))
-    result = tirx.Select(is_first, first, second)
-    return tirx.Let(first, node.a, tirx.Let(second, node.b, result))
+    dtype = str(node.ty)
+    kind, choice = llvm_type(dtype), llvm_type(like(dtype, "bool"))
+    name, better = ("maximum", "ogt") if isinstance(node, tirx.Max) else ("minimum", "olt")
+    lines = [
+        f"%better = fcmp {better} {kind} %0, %1",
+        f"%none = fcmp uno {kind} %0, %0",
+        f"%first = or {choice} %better, %none",
+        f"%result = select {choice} %first, {kind} %0, {kind} %1",
+        f"ret {kind} %result",
+    ]
+    return functions.call(name, dtype, lines, node.a, node.b)
 
 
 def _is_constant(value: Any) -> bool:

@@ -1,13 +1,14 @@
-"""Sorting as loop nests, for every operator that sorts.
+"""Sorting and running sums as loop nests, for every operator that has them.
 
 TVM sorts with functions that only its full library has; the small runtime on devices lacks them.
-These loops are part of the model's own code. They merge sorted runs, which keeps equal elements in
-their order, and put NaN above all numbers, as numpy and PyTorch do.
+These loops are part of the model's own code. Those that sort merge sorted runs, which keeps equal
+elements in their order, and put NaN above all numbers, as numpy and PyTorch do.
 """
 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,6 +17,7 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as script
 
 from edgekit.compiler.rewriting import operator_of, rewriting
+from edgekit.compiler.running import running_of
 
 _PARALLEL_FROM = 1 << 14
 """The number of elements from which the rows are shared among threads."""
@@ -56,6 +58,28 @@ def _topk(block: Any, call: Any) -> Any:
     if wanted == "both":
         return relax.Tuple([found(_VALUES), found(_ORDER)])
     return found(_VALUES if wanted == "values" else _ORDER)
+
+
+def _running(identity: int, combine: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    def replace(block: Any, call: Any) -> Any:
+        shape = [int(extent) for extent in call.args[0].ty.shape.values]
+        axis, value = call.attrs.axis, call.args[0]
+        if axis is None:
+            shape, axis = [math.prod(shape)], 0
+        axis = int(axis) % len(shape)
+        parts = (math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :]))
+        value = block.emit(relax.op.reshape(value, parts))
+        dtype = str(call.ty.dtype)
+        found = block.emit_te(
+            lambda given: running_of(
+                given, dtype, identity, combine, exclusive=bool(call.attrs.exclusive)
+            ),
+            value,
+            primfunc_name_hint="running",
+        )
+        return relax.op.reshape(found, tuple(int(extent) for extent in call.ty.shape.values))
+
+    return replace
 
 
 def _extent(value: Any, axis: int) -> int:
@@ -188,5 +212,7 @@ def _less(first: Any, second: Any, dtype: Any) -> Any:
 _REPLACED: Mapping[str, Callable[[Any, Any], Any]] = {
     "relax.sort": _sort,
     "relax.argsort": _argsort,
+    "relax.cumprod": _running(1, operator.mul),
+    "relax.cumsum": _running(0, operator.add),
     "relax.topk": _topk,
 }

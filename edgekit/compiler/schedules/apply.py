@@ -10,6 +10,7 @@ import tvm
 from tvm import s_tir
 
 from edgekit.compiler.rewriting import on_kernels
+from edgekit.compiler.schedules.blocks import blocks_of, called_in, run_parallel
 from edgekit.compiler.schedules.choices import FAMILIES, NO_CHOICES, Choice, Choices, TraceChoice
 from edgekit.compiler.schedules.depthwise import schedule_depthwise
 from edgekit.compiler.schedules.generic import schedule_generic
@@ -18,10 +19,30 @@ from edgekit.compiler.schedules.kernels import exact_key_of, key_of
 from edgekit.compiler.schedules.machine import Machine
 from edgekit.compiler.schedules.pair import schedule_pair
 from edgekit.compiler.schedules.product import schedule_product
-from edgekit.compiler.schedules.scalar import schedule_scalar
 from edgekit.compiler.schedules.trace import schedule_by_trace
 from edgekit.compiler.schedules.vector_math import use_vector_math
 from edgekit.compiler.schedules.winograd import schedule_winograd
+
+ONE_BY_ONE = frozenset(
+    f"tirx.{name}"
+    for name in (
+        *("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "copysign", "cosh", "fmod"),
+        *("hypot", "ldexp", "log1p", "nextafter", "popcount", "sinh"),
+    )
+)
+"""Functions that LLVM has for single numbers only, in at least one precision."""
+
+
+def schedule_scalar(schedule: s_tir.Schedule, machine: Machine) -> bool:
+    blocks = blocks_of(schedule) or []
+    if all(called_in(schedule, block).isdisjoint(ONE_BY_ONE) for block in blocks):
+        return False
+    for block in blocks:
+        loops = list(schedule.get_loops(block.handle))[: len(block.spatial)]
+        if loops:
+            run_parallel(schedule, loops, block.work, machine)
+    return True
+
 
 Rule = Callable[..., bool]
 """A function from a schedule and a machine to whether it scheduled the kernel. The rules in

@@ -73,18 +73,19 @@ _ARM = (
 _I8MM = DotProduct("smmla", 2, 8, 1, "int8", pixels=2)
 
 
-def matrix_product_of(target: Any, machine: str) -> DotProduct | None:
+def matrix_product_of(target: Any, family: str) -> DotProduct | None:
     """Return the instruction that multiplies two pixels at once, where a CPU has one."""
     from tvm.target.codegen import target_has_features
 
-    return _I8MM if machine == "aarch64" and target_has_features("i8mm", target) else None
+    return _I8MM if family == "arm" and target_has_features("i8mm", target) else None
 
 
-def dot_product_of(target: Any, machine: str) -> DotProduct | None:
-    """Return the best instruction of a CPU of this architecture; None where none is known."""
+def dot_product_of(target: Any, family: str) -> DotProduct | None:
+    """Return the best instruction of a CPU, by the family in its architecture's file; None where
+    none is known."""
     from tvm.target.codegen import target_has_features
 
-    instructions = {"x86_64": _X86, "aarch64": _ARM}.get(machine, ())
+    instructions = {"x86": _X86, "arm": _ARM}.get(family, ())
     for features, found in instructions:
         if all(target_has_features(feature, target) for feature in features):
             return found

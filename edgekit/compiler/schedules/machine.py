@@ -7,12 +7,7 @@ from typing import Any
 
 from edgekit.base.errors import BuildError
 from edgekit.compiler.schedules.dot_products import DotProduct, dot_product_of, matrix_product_of
-from edgekit.profiles.cpu import architecture
-
-# By feature: the widest vectors of float32, and how many registers hold them. AVX-512 doubled both.
-_X86 = (("avx512f", 16, 32), ("avx", 8, 16))
-_X86_LANES, _X86_REGISTERS = 4, 16
-_ARM_LANES, _ARM_REGISTERS = 4, 32
+from edgekit.profiles.architecture import architecture_of
 
 
 @dataclass(frozen=True)
@@ -47,18 +42,22 @@ def machine_of(target: Any) -> Machine:
         )
     cores = int(target.attrs.get("num-cores", 1))
     triple = str(target.attrs.get("mtriple", "x86_64"))
-    if architecture(triple) not in llvm_get_targets():
+    known = architecture_of(triple)
+    if known is None or (known.llvm.target or known.name) not in llvm_get_targets():
         # Asked for its vector width, TVM would crash.
         raise BuildError(
             f"LLVM does not support {triple}", hint="correct the triple in the board's profile"
         )
-    dot = dot_product_of(target, architecture(triple))
-    if architecture(triple) != "x86_64":
-        matrix = matrix_product_of(target, architecture(triple))
-        return Machine(
-            *(_ARM_LANES, _ARM_REGISTERS, cores), dot=dot, matrix=matrix, multiplies_by_lane=True
-        )
-    for feature, lanes, registers in _X86:
-        if target_has_features(feature, target):
-            return Machine(lanes, registers, cores, dot=dot)
-    return Machine(_X86_LANES, _X86_REGISTERS, cores, dot=dot)
+    vectors = next(
+        vectors
+        for vectors in known.vectors
+        if not vectors.feature or target_has_features(vectors.feature, target)
+    )
+    return Machine(
+        vectors.lanes,
+        vectors.registers,
+        cores,
+        dot=dot_product_of(target, known.dot_products),
+        matrix=matrix_product_of(target, known.dot_products),
+        multiplies_by_lane=known.multiplies_by_lane,
+    )

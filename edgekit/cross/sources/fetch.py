@@ -91,7 +91,7 @@ def _from_debian(
         )
     with cache.scratch() as work:
         tools = BuildTools(log, advice=f"apt's output is in {log.name}")
-        package = download_package(archive.release, archive.project, work, tools, stage)
+        package = download_package(archive.release, archive.file, work, tools, stage)
         # apt writes the colon of an epoch as %3a.
         if unquote(package.name) != archive.file:
             raise BuildError(

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from edgekit.base.cache import BuildCache
 from edgekit.base.decode import decode_json
@@ -21,15 +21,13 @@ from edgekit.base.options import option
 from edgekit.base.paths import cache_dir, named_path
 from edgekit.cross.cmake import toolchain_file
 from edgekit.cross.sources.fetch import fetch
-from edgekit.cross.sources.recipe import CMakeBuild, Products, Recipe, When
+from edgekit.cross.sources.recipe import Archive, CMakeBuild, Products, Recipe, When
 from edgekit.cross.sources.steps import Steps, jobs, require_build_tools
 from edgekit.cross.sources.unpack import take, unpack
 from edgekit.cross.toolchain import find_compiler, find_cxx_compiler
 from edgekit.cross.tools import run_tool
-
-if TYPE_CHECKING:
-    from edgekit.profiles.board import Board
-    from edgekit.profiles.toolchain import Toolchain
+from edgekit.profiles.board import Board
+from edgekit.profiles.toolchain import Toolchain
 
 _SUMS = "sums.json"
 _LOGS_KEPT_SECONDS = 7 * 86400
@@ -64,6 +62,8 @@ class _Plan:
     """A recipe as it applies to a board and a toolchain."""
 
     recipe: Recipe
+    archives: tuple[Archive, ...]
+    """The archives for the board's architecture."""
     toolchain: Toolchain
     cpu_flags: tuple[str, ...]
     options: Mapping[str, str]
@@ -174,14 +174,20 @@ def _plan(recipe: Recipe, board: Board, toolchain: Toolchain) -> _Plan:
     link = (*recipe.products.link, *(word for when in whens for word in when.link))
     extra = tuple(name for when in whens for name in when.from_compiler)
     compilers = [find_compiler(toolchain).banner, find_cxx_compiler(toolchain).banner]
+    archives = tuple(archive for archive in recipe.archives if archive.arch in (None, arch))
     ingredients = [
-        _METHOD, recipe.name, recipe.version, [asdict(archive) for archive in recipe.archives],
+        _METHOD, recipe.name, recipe.version, [_identity(archive) for archive in archives],
         asdict(recipe.cmake) if recipe.cmake else None, asdict(recipe.products), options,
         link, extra, arch, flags, compilers, toolchain.triple, toolchain.compile_flags,
         toolchain.link_flags, toolchain.sysroot,
     ]  # fmt: skip
     key = sha256_bytes(json.dumps(ingredients, sort_keys=True).encode())
-    return _Plan(recipe, toolchain, flags, options, link, extra, key, arch)
+    return _Plan(recipe, archives, toolchain, flags, options, link, extra, key, arch)
+
+
+def _identity(archive: Archive) -> dict[str, object]:
+    """Return what a library takes of an archive. Its architecture is an ingredient of its own."""
+    return {name: value for name, value in asdict(archive).items() if name != "arch"}
 
 
 def _applies(when: When, board: Board, toolchain: Toolchain) -> bool:
@@ -197,7 +203,7 @@ def _make(plan: _Plan, folder: Path, cache: BuildCache, log: IO[bytes], events: 
     with cache.scratch() as work:
         tree = work / "source"
         tree.mkdir()
-        for archive in recipe.archives:
+        for archive in plan.archives:
             file = fetch(archive, cache, log, events)
             with storage_errors("unpack the source", work):
                 if file.suffix == ".deb":

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
-from edgekit.base.decode import Sha256
+from edgekit.base.decode import Check, Sha256
 from edgekit.base.errors import ProfileError
 from edgekit.base.paths import built_in_data
 from edgekit.base.wording import nearest
-from edgekit.profiles.instruction_sets import CPU_FLAGS
+from edgekit.profiles.architecture import architectures
 from edgekit.profiles.reader import (
     NAME_EXPECTED,
     NAME_PATTERN,
@@ -23,7 +23,9 @@ from edgekit.profiles.reader import (
     show,
 )
 
-Architecture = Literal["aarch64", "x86_64"]
+Architecture = Annotated[
+    str, Check("an architecture such as aarch64", lambda name: name in architectures())
+]
 
 # No part may begin with a dot, so none leads out of its folder.
 _INSIDE = r"[A-Za-z0-9_][A-Za-z0-9._+-]*(/[A-Za-z0-9_][A-Za-z0-9._+-]*)*"
@@ -61,6 +63,8 @@ class Archive:
     sha256: Sha256
     release: Release | None = None
     """The Debian release of a Debian package."""
+    arch: Architecture | None = None
+    """The architecture of the boards that it is for; None is all of the recipe's."""
     take: Mapping[Inside, Inside] = field(default_factory=dict)
     """The library's path of each path in the archive that belongs to it."""
 
@@ -116,7 +120,7 @@ class When:
     """Run-time libraries of the compiler that go to the board too."""
 
     def __post_init__(self) -> None:
-        known = CPU_FLAGS[self.arch] if self.arch else ()
+        known = architectures()[self.arch].flags if self.arch else {}
         for feature in self.features:
             if feature not in known:
                 raise ValueError(f"{show(feature)} is no CPU feature of {self.arch or 'any arch'}")

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from edgekit.base.errors import BuildError
+from edgekit.base.files import copy_tree
 from edgekit.base.zip_reader import ZipError, read_zip, spelling
 
 _MOST_MEMBERS = 100_000
@@ -45,7 +46,7 @@ def take(tree: Path, wanted: Mapping[str, str], library: Path, origin: str) -> N
         destination = library / target
         destination.parent.mkdir(parents=True, exist_ok=True)
         if found.is_dir():
-            shutil.copytree(found, destination, dirs_exist_ok=True, symlinks=False)
+            copy_tree(found, destination)
         else:
             shutil.copyfile(found, destination)
 

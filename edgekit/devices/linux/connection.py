@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from edgekit.base.errors import DeviceError
@@ -31,6 +30,7 @@ SECONDS_OF_SILENCE = 15.0
 """Silence after which a device counts as gone, although it was asked to answer."""
 
 _SECONDS_BETWEEN_QUESTIONS = 5.0
+_SECONDS_TO_NOTICE = 1.0
 _MOST_OUTPUT = 1 << 20
 
 
@@ -64,6 +64,11 @@ class Connection:
     def fingerprint(self) -> str:
         """Fingerprint of the host key."""
         return fingerprint_of(self._transport.get_remote_server_key())
+
+    @property
+    def transport(self) -> Transport:
+        """paramiko's transport, for code that brings its own channels."""
+        return self._transport
 
     def run(
         self,
@@ -141,6 +146,11 @@ class Connection:
     def is_alive(self) -> bool:
         return bool(self._transport.is_active())
 
+    def has_ended(self) -> bool:
+        """Return whether the connection ended; a moment passes before it is known to have."""
+        self._transport.join(_SECONDS_TO_NOTICE)
+        return not self.is_alive()
+
     def lost(self) -> DeviceError:
         """Return the error for a connection that is lost."""
         if self._went_silent:
@@ -174,12 +184,7 @@ class Connection:
     def __enter__(self) -> Connection:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close_with(self, closing: ExitStack) -> None:

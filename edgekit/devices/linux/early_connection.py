@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from edgekit.base.errors import DeviceError
@@ -56,12 +55,7 @@ class EarlyConnection:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         with self._lock:
             self._given_up = True
             reached, self._reached = self._reached, None

@@ -10,7 +10,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
@@ -152,11 +152,11 @@ def lease(
     holding = partial(_hold, connection, directory or FOLDER, wait, user, files, events)
     with ExitStack() as held:
         try:
-            leased = held.enter_context(holding(None))
+            leased = held.enter_context(holding())
         except _NoPlace:
             facts = ask_device(connection, directory)
             check_place(facts, connection.name)
-            leased = held.enter_context(holding(facts))
+            leased = replace(held.enter_context(holding()), facts=facts)
         yield leased
 
 
@@ -168,7 +168,6 @@ def _hold(
     user: str,
     files: Sequence[str],
     events: Events,
-    facts: DeviceFacts | None,
 ) -> Iterator[Lease]:
     name = secrets.token_hex(8)
     how = "stay" if wait is None else "wait"
@@ -178,7 +177,7 @@ def _hold(
         def write(line: str) -> None:
             holder.send(line.encode() + b"\n", SECONDS_TO_LOG)
 
-        leased = read_lease(holder, connection.name, name, wait, write, events, facts)
+        leased = read_lease(holder, connection.name, name, wait, write, events)
         if leased is None:
             raise _NoPlace(
                 f"{connection.name} has no place to work in",
@@ -195,7 +194,6 @@ def read_lease(
     wait: float | None,
     write: Callable[[str], None],
     events: Events,
-    facts: DeviceFacts | None = None,
 ) -> Lease | None:
     """Read the answer of the holder, a shell or the agent. DeviceBusy if the device is in use, None
     if it can't be held.
@@ -216,7 +214,7 @@ def read_lease(
     cpu = Processor(answer.machine, answer.cpuinfo)
     scratch = f"{answer.root}/runs/{name}"
     measured_by = measurer_by(answer.platform, answer.cpuinfo)
-    return Lease(answer.root, scratch, cpu, measured_by, answer.files(), facts, write)
+    return Lease(answer.root, scratch, cpu, measured_by, answer.files(), None, write)
 
 
 def _wait(holder: RemoteCommand, busy: str, wait: float, events: Events) -> _Answer:

@@ -5,32 +5,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgekit.base.errors import DeviceError
 from edgekit.base.options import option
 from edgekit.devices.elf import ElfNeeds, read_elf
-from edgekit.profiles.instruction_sets import (
-    ARM_CPUS,
-    ARM_FLAGS,
-    ARM_OPTIONAL_FLAGS,
-    X86_CPUS,
-    X86_FLAGS,
-    X86_LEVELS,
-    Instructions,
-)
+from edgekit.profiles.architecture import architecture_of_machine
 
 if TYPE_CHECKING:
     from edgekit.bundle.folder import Bundle
     from edgekit.devices.linux.connection import Connection
     from edgekit.devices.linux.probe import DeviceFacts, Processor
 
-_FLAGS: Mapping[str, tuple[str, Mapping[str, Instructions]]] = {
-    "aarch64": ("Features", ARM_FLAGS),
-    "x86_64": ("flags", X86_FLAGS),
-}
 _OLDER_GLIBC = (
     "update the device's system, or build with a toolchain whose sysroot has an older glibc "
     "(sysroot in toolchains/*.toml)"
@@ -41,8 +29,8 @@ _LOADER = r"""\
 LC_ALL=C; export LC_ALL
 for library; do
   found=
-  for folder in /lib /usr/lib /lib64 /usr/lib64 /usr/local/lib /lib/*-linux-gnu \
-      /usr/lib/*-linux-gnu; do
+  for folder in /lib /usr/lib /lib64 /usr/lib64 /usr/local/lib /lib/*-linux-gnu* \
+      /usr/lib/*-linux-gnu*; do
     [ -e "$folder/$library" ] && found=$folder/$library && break
   done
   [ -z "$found" ] && found=$({ ldconfig -p || /sbin/ldconfig -p; } 2>/dev/null |
@@ -59,7 +47,7 @@ def check_machine(bundle: Bundle, cpu: Processor, name: str) -> None:
     """Raise DeviceError if a device with such a CPU can't run the bundle's library."""
     needs = read_elf(bundle.library)
     board = bundle.manifest.board.name
-    if needs.machine != cpu.machine or needs.bits != 64:
+    if needs.machine != cpu.arch:
         raise DeviceError(
             f"the bundle was built for the board {board} ({needs.machine}), but {name} is a "
             f"{cpu.machine} machine",
@@ -82,7 +70,7 @@ def check_libraries(
     name = connection.name
     needs = [read_elf(file) for file in files]
     for elf in needs:
-        if elf.machine != facts.machine:
+        if elf.machine != facts.arch:
             raise DeviceError(
                 f"{elf.name} is made for {elf.machine}, but the CPU of {name} is {facts.machine}",
                 hint="check the toolchain of the board's profile",
@@ -120,37 +108,24 @@ def lacks_libraries(name: str, missing: Sequence[str]) -> DeviceError:
 
 def missing_features(target: str, machine: str, cpuinfo: str) -> tuple[str, ...]:
     """Return the required CPU features that some core lacks, by the kernel's names."""
-    if machine not in _FLAGS:
-        return ()
-    key = _FLAGS[machine][0]
-    lists = [set(line.split()) for line in re.findall(rf"^{key}\s*:(.*)$", cpuinfo, re.MULTILINE)]
-    if not lists:
+    known = architecture_of_machine(machine)
+    key = known.cpuinfo.flags if known else ""
+    lines = re.findall(rf"^{re.escape(key)}\s*:(.*)$", cpuinfo, re.MULTILINE) if key else []
+    if known is None or not lines:
         return ()  # the kernel does not list features
-    common = set.intersection(*lists)
+    common = set.intersection(*(known.words_in(line) for line in lines))
     return tuple(flag for flag in required_features(target, machine) if flag not in common)
 
 
 def required_features(target: str, machine: str) -> tuple[str, ...]:
-    """Return the kernel's flags for the instructions that a target lets the compiler use."""
+    """Return the kernel's words for the instructions that a target lets the compiler use."""
     described = json.loads(target)
     described = described.get("host", described)  # a GPU's target has the CPU's in it
-    cpu = str(described.get("mcpu", "generic"))
-    signed = [str(feature) for feature in described.get("mattr", [])]
-    table = _FLAGS[machine][1]
-    if machine == "aarch64":
-        given = {"fp", "asimd", *ARM_CPUS.get(cpu, ())}
-        if cpu in ARM_CPUS:
-            given.update(ARM_OPTIONAL_FLAGS)  # LLVM enables them by default
-    else:
-        given = set(X86_CPUS.get(cpu) or X86_LEVELS.get(cpu, ()))
-    by_llvm = {instructions.llvm: flag for flag, instructions in table.items()}
-    for feature in signed:
-        flag = by_llvm.get(feature[1:])
-        if flag is not None and feature.startswith("+"):
-            given.update((flag, *table[flag].needs))
-        elif flag is not None:
-            given.discard(flag)
-    return tuple(flag for flag in table if flag in given)
+    features = [str(feature) for feature in described.get("mattr", [])]
+    known = architecture_of_machine(machine)
+    if known is None:
+        return ()
+    return known.required(str(described.get("mcpu", "generic")), features)
 
 
 def parse_libraries(text: str) -> tuple[set[str], dict[str, tuple[int, ...]]]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from edgekit.base.errors import DeviceError
 from edgekit.base.measurer import Measurer, measurer_by
 from edgekit.base.wording import size
+from edgekit.profiles.architecture import architecture_of_machine
 
 if TYPE_CHECKING:
     from edgekit.devices.linux.connection import Connection
@@ -23,6 +24,8 @@ PLATFORM = (
     "/sys/class/dmi/id/sys_vendor",
     "/sys/class/dmi/id/product_name",
     "/sys/devices/system/clocksource/clocksource0/available_clocksource",
+    "/sys/bus/event_source/devices/armv8*/events/cpu_cycles",
+    "/sys/bus/event_source/devices/armv8*/events/l1d_cache_refill",
 )
 """Files that tell whether a machine is emulated; `agent/src/attend.cc` reads the same."""
 
@@ -77,8 +80,14 @@ cat /proc/cpuinfo
 @dataclass(frozen=True)
 class Processor:
     machine: str
-    """Architecture by the kernel's name: aarch64, x86_64."""
+    """The kernel's name for the architecture: aarch64, x86_64, armv8l."""
     cpuinfo: str
+
+    @property
+    def arch(self) -> str:
+        """The architecture; the kernel's name for an unknown one."""
+        known = architecture_of_machine(self.machine)
+        return self.machine if known is None else known.name
 
 
 @dataclass(frozen=True)
@@ -117,7 +126,7 @@ def ask_device(connection: Connection, directory: str | None = None) -> DeviceFa
 
 def measurer_of(connection: Connection) -> Measurer:
     """Ask a device what measures on it."""
-    words = ("sh", "-c", 'cat "$@" 2>/dev/null; :', "edgekit", *PLATFORM, "/proc/cpuinfo")
+    words = ("sh", "-c", "cat $* 2>/dev/null; :", "edgekit", *PLATFORM, "/proc/cpuinfo")
     text = connection.run(words, timeout=30, most_output=_LONGEST_ANSWER).output
     return measurer_by(text, text)
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack
-from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import Any
 
+from edgekit.base.events import Events, Stage
 from edgekit.base.wording import printable
-
-if TYPE_CHECKING:
-    from edgekit.base.events import Events, Stage
 
 WORKING = "working"
 """Key of such a message, whose value is a sentence."""
@@ -29,13 +26,8 @@ class WorkShown:
     def __enter__(self) -> WorkShown:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._open.__exit__(kind, error, trace)
+    def __exit__(self, *error: Any) -> None:
+        self._open.__exit__(*error)
 
     def hear(self, message: Mapping[str, object]) -> None:
         said = message.get(WORKING)

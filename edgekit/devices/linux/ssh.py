@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
@@ -33,6 +33,7 @@ from edgekit.devices.linux.transfer import Item, Store
 from edgekit.devices.linux.versions import read_versions
 from edgekit.devices.linux.visit import CheckReport, CleanReport, check_device, clean_device, visit
 from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS
+from edgekit.profiles.architecture import architecture
 from edgekit.project.devices import LinuxEntry, SshEntry, twin_identity
 from edgekit.twin.machine import status
 
@@ -127,6 +128,20 @@ class SshDevice(Device):
     def checkable(self) -> SshDevice:
         return self
 
+    def shell(self) -> SshDevice:
+        return self
+
+    def logged_in(self) -> Connection:
+        return connect(self.entry, known_hosts=self.known_hosts)
+
+    @contextmanager
+    def held(self, purpose: str, events: Events = SILENT) -> Iterator[None]:
+        with (
+            self._lent(purpose, events),
+            visit(self.entry, wait=self.timeout, known_hosts=self.known_hosts, events=events),
+        ):
+            yield
+
     def found_again(self) -> SshDevice:
         if not self.is_emulated or not isinstance(self.entry, SshEntry):
             return self
@@ -192,38 +207,44 @@ class SshDevice(Device):
         own = [_agent_folder(agent)]
         if runtime:
             made = build_runtime(self.toolchain, self._arch, events=events)
-            own.append(_folder_of(made, "TVM's runtime", "agents"))
+            own.append(_agent_folder(made, "TVM's runtime"))
         wanted = (*own, *folders)
         files = [f"{folder.path}/{item.name}" for folder in wanted for item in folder.items]
         with self._lent(purpose, events), ExitStack() as held:
-            reached = self._reached(agent, held)
-            connection, leased = reached.connection, None
-            client: LeaseClient | None = reached.client
-            if reached.client.is_running():
-                leased = reached.client.take(self.timeout, holder(), files, events)
-            if leased is None:
-                client = None  # it is missing, or the shell reports better what is wrong
-                leased = held.enter_context(
-                    lease(
-                        connection,
-                        self.entry.directory,
-                        wait=self.timeout,
-                        user=holder(),
-                        files=files,
-                        events=events,
-                    )
-                )
+            early = self.early.take() if self.early is not None else None
+            if early is not None:
+                held.enter_context(early.closing)
+                try:
+                    client, leased = self._leased(early, files, held, events)
+                except DeviceError:
+                    if not early.connection.has_ended():  # a board may restart during a build
+                        raise
+                    early = None
+            reached = early or Reached(*self._connect(agent, held), held)
+            if early is None:
+                client, leased = self._leased(reached, files, held, events)
             self._check_board(leased.cpu)
-            yield _Place(self, connection, agent, tuple(own), leased, client, held)
+            yield _Place(self, reached.connection, agent, tuple(own), leased, client, held)
 
-    def _reached(self, agent: Agent, held: ExitStack) -> Reached:
-        reached = self.early.take() if self.early is not None else None
-        if reached is not None:
-            held.enter_context(reached.closing)
-            if reached.connection.is_alive():  # a board may restart during a build
-                return reached
-        connection, client = self._connect(agent, held)
-        return Reached(connection, client, held)
+    def _leased(
+        self, reached: Reached, files: Sequence[str], held: ExitStack, events: Events
+    ) -> tuple[LeaseClient | None, Lease]:
+        """Hold the device through a connection: by its agent, or by a shell."""
+        if reached.client.is_running():
+            leased = reached.client.take(self.timeout, holder(), files, events)
+            if leased is not None:
+                return reached.client, leased
+        # The agent is missing, or the shell reports better what is wrong.
+        directory = self.entry.directory
+        by_shell = lease(
+            reached.connection,
+            directory,
+            wait=self.timeout,
+            user=holder(),
+            files=files,
+            events=events,
+        )
+        return None, held.enter_context(by_shell)
 
     def _connect(self, agent: Agent, held: ExitStack) -> tuple[Connection, LeaseClient]:
         connection = held.enter_context(connect(self.entry, known_hosts=self.known_hosts))
@@ -232,10 +253,10 @@ class SshDevice(Device):
 
     @property
     def _arch(self) -> str:
-        return self.toolchain.triple.partition("-")[0]
+        return architecture(self.toolchain.triple)
 
     def _check_board(self, cpu: Processor) -> None:
-        if self._arch != cpu.machine:
+        if self._arch != cpu.arch:
             raise DeviceError(
                 f"{self.name} has a CPU of {cpu.machine}, but its board {self.entry.board} one of "
                 f"{self._arch}",
@@ -318,15 +339,11 @@ def regions_of(bundle: Bundle, backend: str) -> str:
     return ", ".join(operators[:3]) + more
 
 
-def _agent_folder(agent: Agent) -> _Folder:
-    return _folder_of(agent, "the agent", "agents")
-
-
-def _folder_of(agent: Agent, what: str, parent: str) -> _Folder:
+def _agent_folder(agent: Agent, what: str = "the agent") -> _Folder:
     """Return the files, the program first: a lease checks whether that can be run."""
     files = sorted(agent.files, key=lambda file: not file.executable)
     items = [Item(f.path, f.path.name, f.sha256, f.size, f.executable) for f in files]
-    return _Folder(what, f"{parent}/{agent.digest}", tuple(items))
+    return _Folder(what, f"agents/{agent.digest}", tuple(items))
 
 
 def _installed(place: _Place) -> Installed:

@@ -32,7 +32,7 @@ from edgekit.devices.linux.version_records import (
     ModelInput,
     VersionRecord,
 )
-from edgekit.devices.tensors import in_order, named_outputs
+from edgekit.devices.tensors import in_order, named_outputs, program_outputs
 
 if TYPE_CHECKING:
     from edgekit.base.arrays import Array
@@ -74,7 +74,7 @@ class SshSession(SessionBase):
             entry.message = counted(len(seconds), "sample") if len(seconds) > 1 else None
 
     def _run_batch(self, batch: Sequence[Sequence[Array]]) -> Iterator[RunResult]:
-        specs = [entry.spec for entry in self.bundle.manifest.outputs]
+        specs = program_outputs(self.bundle)
         messages = AgentMessages()
         words = ("run", self.library)
         with (
@@ -84,8 +84,8 @@ class SshSession(SessionBase):
             if call.done.status != 0 or len(messages.samples) != len(batch):
                 raise self._failure(call.done, messages)
             outputs = call.outputs(specs, len(batch))
-            for arrays, nanoseconds in zip(outputs, messages.samples, strict=True):
-                yield RunResult(named_outputs(self.bundle, arrays), nanoseconds / 1e9)
+            for given, arrays, nanoseconds in zip(batch, outputs, messages.samples, strict=True):
+                yield RunResult(named_outputs(self.bundle, arrays, given), nanoseconds / 1e9)
 
     def bench(self, inputs: Mapping[str, Array], plan: BenchPlan) -> BenchSamples:
         words = [
@@ -118,6 +118,9 @@ class SshSession(SessionBase):
     def make_current(self, *, verified: bool, median: float | None, keep: int) -> Recorded:
         manifest = self.bundle.manifest
         code = self.bundle.code
+        specs = [entry.spec for entry in manifest.inputs]
+        # A test inference is on zeros, and no size is zero.
+        tested = () if any(spec.varying for spec in specs) else specs
         record = VersionRecord(
             model=clean(manifest.model.name),
             digest=self.bundle.digest,
@@ -125,7 +128,7 @@ class SshSession(SessionBase):
             board=manifest.board.name,
             verified=verified,
             median=median,
-            inputs=tuple(ModelInput(i.spec.dtype, i.spec.shape) for i in manifest.inputs),
+            inputs=tuple(ModelInput(spec.dtype, spec.shape) for spec in tested),
         )
         line = self._log_line("deployed", seconds=median, message=verified_or_not(verified))
         return self.agent.client.record(record, keep, line)

@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from edgekit.base.errors import DeviceError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.wording import size
 from edgekit.devices.linux.connection import Connection, connect
 from edgekit.devices.linux.device_log import ADD_TO_LOG, LOG, OLDER_LOG, holder, log_line
+from edgekit.devices.linux.hostkeys import Ask, KnownHosts
 from edgekit.devices.linux.lease import lease
 from edgekit.devices.linux.probe import DeviceFacts, ask_device, check_place
 from edgekit.devices.linux.versions import CURRENT_VERSION, SWEEP_OBJECTS
-
-if TYPE_CHECKING:
-    from edgekit.devices.linux.hostkeys import Ask, KnownHosts
-    from edgekit.project.devices import LinuxEntry
+from edgekit.project.devices import LinuxEntry
 
 # An application may load the current version, so it stays.
 _CLEAN = f"""\
@@ -124,7 +121,7 @@ def check_device(
     """
     with connect(entry, known_hosts=known_hosts, ask=ask, fingerprint=fingerprint) as connection:
         facts = ask_device(connection, entry.directory)
-        if arch is not None and arch != facts.machine:
+        if arch is not None and arch != facts.arch:
             raise DeviceError(
                 f"{entry.name} has a CPU of {facts.machine}, but the board {entry.board} one of "
                 f"{arch}",

@@ -50,8 +50,16 @@ class LocalDevice(Device):
     def opened(
         self, bundle: Bundle, *, purpose: str = "run", events: Events = SILENT
     ) -> Iterator[LocalSession]:
-        _check_machine(bundle)
+        self._check(bundle)
         yield LocalSession(self, bundle, events)
+
+    def worker(self) -> list[str]:
+        """Return the module that runs models in a process of its own, and its arguments."""
+        return worker_arguments()
+
+    def _check(self, bundle: Bundle) -> None:
+        """Refuse a bundle that can't run on the device."""
+        _check_machine(bundle)
 
     def check_free(self) -> None:
         """Do nothing: this machine is shared."""
@@ -72,7 +80,7 @@ class LocalSession(SessionBase):
 
     @property
     def measured_by(self) -> Measurer:
-        return "hardware"
+        return self.device.measured_by
 
     @property
     def installed(self) -> None:
@@ -85,7 +93,7 @@ class LocalSession(SessionBase):
                 with WorkShown(self.events, self.name) as work:
                     for frame in worker.ask("running", {"do": "run"}, arrays):
                         work.hear(frame.message)
-                outputs = named_outputs(self.bundle, frame.arrays)
+                outputs = named_outputs(self.bundle, frame.arrays, arrays)
                 yield RunResult(outputs, frame.message["nanoseconds"] / 1e9)
 
     def make_current(self, *, verified: bool, median: float | None, keep: int) -> None:
@@ -141,7 +149,7 @@ class LocalSession(SessionBase):
         self.bundle.check_code()
         environment = {} if threads is None else {"TVM_NUM_THREADS": str(threads)}
         with started_worker(
-            worker_arguments(), environment, self.name, self.device.timeout
+            self.device.worker(), environment, self.name, self.device.timeout
         ) as worker:
             load = {"do": "load", "library": str(self.bundle.library.resolve())}
             (frame,) = worker.ask("loading", load)
@@ -168,6 +176,8 @@ def _runtime_library() -> Path:
 
 def _check_machine(bundle: Bundle) -> None:
     """Refuse a library for another CPU family before the loader does."""
+    if bundle.manifest.board.in_engine:
+        raise _for_another_machine(bundle)
     with bundle.library.open("rb") as library:
         header = library.read(64)
     with Path("/proc/self/exe").open("rb") as ourselves:
@@ -178,8 +188,12 @@ def _check_machine(bundle: Bundle) -> None:
             hint="build the bundle again",
         )
     if header[_ELF_MACHINE] != ours[_ELF_MACHINE] or header[4] != ours[4]:
-        raise DeviceError(
-            f"the bundle was built for the board {bundle.manifest.board.name}, whose code does not "
-            f"run on this machine ({platform.machine()})",
-            hint=f"build it again with {option('board', 'local')}",
-        )
+        raise _for_another_machine(bundle)
+
+
+def _for_another_machine(bundle: Bundle) -> DeviceError:
+    return DeviceError(
+        f"the bundle was built for the board {bundle.manifest.board.name}, whose code does not "
+        f"run on this machine ({platform.machine()})",
+        hint=f"build it again with {option('board', 'local')}",
+    )

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import statistics
 import sys
+import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, cast
@@ -12,7 +15,6 @@ import numpy as np
 
 from edgekit.base.arrays import Array, numpy_dtype
 from edgekit.devices.local.dlpack import DlpackArray
-from edgekit.devices.local.kernel_stopwatch import KernelStopwatch
 
 _CPU = 1
 _POOLED_ALLOCATOR = 2
@@ -28,13 +30,15 @@ class Machine:
         self._result: Any = None
         self.threads = int(ffi.get_global_func("runtime.NumThreads")())
 
-    def prepare(self, arrays: Sequence[Array]) -> Callable[[], None]:
-        """Return a function that runs the model on these inputs."""
+    def prepare(self, arrays: Sequence[Array]) -> Callable[[], int]:
+        """Return a function that runs the model on these inputs and returns its nanoseconds."""
         tensors = [self._ffi.from_dlpack(DlpackArray(values)) for values in arrays]
 
-        def call() -> None:
+        def call() -> int:
+            started = time.perf_counter_ns()
             self._result = None  # frees its memory
             self._result = self._main(*tensors)
+            return time.perf_counter_ns() - started
 
         return call
 
@@ -80,3 +84,44 @@ def load_runtime(library: str) -> ModuleType:
 
     ctypes.CDLL(library, ctypes.RTLD_GLOBAL)
     return cast(ModuleType, tvm_ffi)
+
+
+_GO_ON = 0
+
+
+class KernelStopwatch:
+    """Times kernels. A kernel's time excludes the kernels that it calls."""
+
+    def __init__(self) -> None:
+        self._calls: Counter[str] = Counter()
+        self._inferences: list[Counter[str]] = []
+        """Time of each kernel, by inference."""
+        self._open: list[list[int]] = []
+        """Start of each open call, and the time spent in the kernels that it called."""
+
+    def begin_inference(self) -> None:
+        self._inferences.append(Counter())
+
+    def called(self, function: object, name: str, before: bool, *rest: object) -> int:
+        """Record a call's start or end; the instrument of TVM's virtual machine."""
+        ended = time.perf_counter_ns()
+        if before:
+            self._open.append([time.perf_counter_ns(), 0])
+            return _GO_ON
+        started, others = self._open.pop()
+        if self._open:
+            self._open[-1][1] += ended - started
+        self._calls[name] += 1
+        self._inferences[-1][name] += ended - started - others
+        return _GO_ON
+
+    def report(self) -> list[dict[str, object]]:
+        """Return the times in the form that the agent on a board sends."""
+        return [
+            {
+                "name": name,
+                "calls": calls,
+                "nanoseconds": int(statistics.median(taken[name] for taken in self._inferences)),
+            }
+            for name, calls in self._calls.items()
+        ]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from edgekit.base.errors import DeviceError
-from edgekit.devices.serial.link import BoardRestarted, FirmwareFault, Link
+from edgekit.devices.serial.link import FirmwareFault, Link
 from edgekit.devices.serial.messages import (
     Hello,
     Inference,
@@ -104,6 +104,3 @@ class Client:
             f"{self._name} gave an invalid answer: {why}",
             hint="write a firmware that fits this version with edgekit flash",
         )
-
-
-__all__ = ["BoardRestarted", "Client", "FirmwareFault"]

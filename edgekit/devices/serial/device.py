@@ -14,7 +14,7 @@ from edgekit.aot.firmware.firmware_file import FirmwareFile, read_firmware
 from edgekit.base import wording
 from edgekit.base.errors import DeviceError, UsageError
 from edgekit.base.events import SILENT, Events
-from edgekit.base.measurer import Measurer
+from edgekit.base.measurer import Measurer, core_measurer
 from edgekit.base.metrics import HostState
 from edgekit.base.options import option
 from edgekit.devices.base import (
@@ -27,21 +27,20 @@ from edgekit.devices.base import (
 )
 from edgekit.devices.device import Device
 from edgekit.devices.flash.job import FlashJob
-from edgekit.devices.flash.tool import HERE, Tools
-from edgekit.devices.flash.write import write_firmware
 from edgekit.devices.lending import FARM, Lender, Lent
 from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS
-from edgekit.devices.serial.client import BoardRestarted, Client, FirmwareFault
+from edgekit.devices.serial.client import Client
 from edgekit.devices.serial.faults import explain_fault, stack_overflow
+from edgekit.devices.serial.joined_line import JoinedLineHost
 from edgekit.devices.serial.lab_host import LabHost, PortReport
 from edgekit.devices.serial.labgrid import acquired
-from edgekit.devices.serial.link import Link, NoAnswer
+from edgekit.devices.serial.link import BoardRestarted, FirmwareFault, Link, NoAnswer
 from edgekit.devices.serial.lock import PATIENCE
 from edgekit.devices.serial.measure import counted, kernel_times
 from edgekit.devices.serial.messages import Hello, Inference, ModelOnBoard
 from edgekit.devices.serial.port import Line, LocalLine, held
-from edgekit.devices.tensors import in_order
-from edgekit.project.devices import twin_identity
+from edgekit.devices.tensors import in_order, named_outputs, program_outputs
+from edgekit.project.devices import leads_to_program, twin_identity
 
 if TYPE_CHECKING:
     from edgekit.base.arrays import Array
@@ -65,10 +64,10 @@ _TRIES = 3
 class EmulatedChip:
     """The properties of an emulated microcontroller."""
 
-    folder: Path
-    """Folder of its sockets."""
     clock: int
     """Clock of its timer in Hz."""
+    folder: Path | None = None
+    """Folder of its sockets; None if another host has it."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ class SerialDevice(Device):
     probe: str | None = None
     gdb: str = "gdb-multiarch"
     chip: EmulatedChip | None = None
-    host: LabHost | None = None
+    host: LabHost | JoinedLineHost | None = None
     """Host that has the port; None if this machine has it."""
     labgrid: str | None = None
     """Labgrid place that provides the port."""
@@ -109,8 +108,7 @@ class SerialDevice(Device):
 
     @property
     def is_emulated(self) -> bool:
-        # A socket in the file system or a terminal leads to a program; no hardware has one.
-        return self.chip is not None or self.port.startswith(("unix:", "/dev/pts/"))
+        return self.chip is not None or leads_to_program(self.port)
 
     @property
     def unit(self) -> Literal["cycles", "instructions"]:
@@ -123,9 +121,9 @@ class SerialDevice(Device):
 
     @property
     def _identity(self) -> str:
-        if self.chip is not None:
-            return twin_identity(self.name)
-        return f"{self.port} on {self.host.entry.identity}" if self.host else self.port
+        if self.host is not None:
+            return f"{self.port} on {self.host.entry.identity}"
+        return self.port if self.chip is None else twin_identity(self.name)
 
     def _lent(self, purpose: str, events: Events) -> AbstractContextManager[Lent]:
         return self.lender.lent(
@@ -149,7 +147,7 @@ class SerialDevice(Device):
             return None
         with self.host.connected(ask, fingerprint) as host:
             try:
-                with host.held(self.port), host.opened(self.port, self.baud):
+                with host.held(self.port) as line, line.opened(self.baud):
                     return None
             except DeviceError as error:
                 return error
@@ -173,13 +171,13 @@ class SerialDevice(Device):
         self, firmware: FirmwareFile, events: Events = SILENT, *, again: bool = False
     ) -> Iterator[tuple[Client, Hello, int]]:
         with self._lent("flash", events), self.held() as line:
-            if not again and not self._blank():
+            if not again and not line.is_blank():
                 with self.connected(line) as client:
                     hello = self._hello_or_none(client)
                     if hello is not None and hello.build_id == firmware.build_id:
                         yield client, hello, 0
                         return
-            sent = self.write(firmware, events, line.tools)
+            sent = self.write(firmware, events, line)
             with self.connected(line) as client:
                 yield client, self._hello_of_new(client, firmware), sent
 
@@ -196,7 +194,7 @@ class SerialDevice(Device):
                 yield LocalLine(lent.serial)
         else:
             with held(self.port, patience, looking=looking):
-                yield LocalLine(self.port)
+                yield self._own_line
 
     @contextmanager
     def looking(self) -> Iterator[Callable[[], AbstractContextManager[Line]]]:
@@ -211,9 +209,18 @@ class SerialDevice(Device):
     def seconds_between_looks(self) -> float:
         return _SECONDS_BETWEEN_PLACES if self.labgrid else _SECONDS_BETWEEN_LOOKS
 
-    def check_answer(self, line: Line, seconds: float) -> None:
+    def check_answer(self, line: Line, seconds: float) -> Measurer:
         with self.connected(line) as client:
-            client.hello(self.patience(seconds))
+            hello = self._hello_or_none(client, seconds)
+        if hello is None:
+            raise DeviceError(
+                f"{self.name} does not answer: it is off, or has no firmware of edgekit",
+                hint="check its power and the port; edgekit flash writes its firmware",
+            )
+        return self._measured_by(hello)
+
+    def _measured_by(self, hello: Hello) -> Measurer:
+        return "emulator" if self.is_emulated else core_measurer(hello.cpu)
 
     @contextmanager
     def connected(self, line: Line | None = None) -> Iterator[Client]:
@@ -222,7 +229,13 @@ class SerialDevice(Device):
             port = stack.enter_context(ours.opened(self.baud))
             yield Client(Link(port, self.name, self.baud), self.name)
 
-    def write(self, firmware: FirmwareFile, events: Events = SILENT, tools: Tools = HERE) -> int:
+    @property
+    def _own_line(self) -> LocalLine:
+        return LocalLine(self.port, None if self.chip is None else self.chip.folder)
+
+    def write(
+        self, firmware: FirmwareFile, events: Events = SILENT, line: Line | None = None
+    ) -> int:
         """Flash the firmware; the port must be closed, because some tools use it themselves."""
         if self.board.flash is None:
             raise UsageError(
@@ -239,26 +252,17 @@ class SerialDevice(Device):
             probe=self.probe,
             twin=None if self.chip is None else self.chip.folder,
             gdb=self.gdb,
-            tools=tools,
         )
-        return write_firmware(job, events)
-
-    def _blank(self) -> bool:
-        """Tell whether the board surely has no firmware."""
-        if self.chip is None:
-            return False
-        from edgekit.twin.microcontroller import condition_of
-
-        return condition_of(self.chip.folder) == "blank"
+        return (line or self._own_line).write(job, events)
 
     def patience(self, usual: float) -> float:
         """Return the seconds to wait for a hello; an emulated board gets more than the `usual`
         ones."""
         return usual if self.chip is None else _EMULATED_SECONDS
 
-    def _hello_or_none(self, client: Client) -> Hello | None:
+    def _hello_or_none(self, client: Client, seconds: float = _HELLO_SECONDS) -> Hello | None:
         try:
-            return client.hello(self.patience(_HELLO_SECONDS))
+            return client.hello(self.patience(seconds))
         except NoAnswer:
             return None
 
@@ -297,7 +301,7 @@ class SerialSession(SessionBase):
 
     @property
     def measured_by(self) -> Measurer:
-        return self.device.measured_by
+        return self.device._measured_by(self.hello)
 
     @property
     def installed(self) -> Installed:
@@ -416,13 +420,12 @@ class SerialSession(SessionBase):
 
         from edgekit.base.arrays import numpy_dtype
 
-        outputs = {}
-        for index, entry in enumerate(self.bundle.manifest.outputs):
-            spec = entry.spec
+        outputs = []
+        for index, spec in enumerate(program_outputs(self.bundle)):
             dtype = numpy_dtype(spec.dtype)
             data = self.client.read(self.model[0], index, spec.elements * dtype.itemsize)
-            outputs[spec.name] = np.frombuffer(data, dtype).reshape(spec.shape).copy()
-        return outputs
+            outputs.append(np.frombuffer(data, dtype).reshape(spec.shape).copy())
+        return named_outputs(self.bundle, outputs, ())
 
     @contextmanager
     def _faults_explained(self) -> Iterator[None]:
@@ -455,9 +458,8 @@ def _model_of(
         )
     from edgekit.base.arrays import numpy_dtype
 
-    inputs = [entry.spec for entry in bundle.manifest.inputs]
-    outputs = [entry.spec for entry in bundle.manifest.outputs]
-    for output, specs in ((False, inputs), (True, outputs)):
+    inputs = tuple(entry.spec for entry in bundle.manifest.inputs)  # no size of theirs varies
+    for output, specs in ((False, inputs), (True, program_outputs(bundle))):
         if len(specs) != (model.outputs if output else model.inputs):
             raise _unlike(bundle, device)
         for place, spec in enumerate(specs):

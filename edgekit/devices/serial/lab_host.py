@@ -6,15 +6,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from edgekit.base.errors import DeviceError, MissingToolError
+from edgekit.base.events import Events
 from edgekit.base.files import storage_errors
 from edgekit.base.options import option
 from edgekit.devices.base import DeviceBusy
+from edgekit.devices.flash.job import FlashJob
 from edgekit.devices.flash.tool import Said
+from edgekit.devices.flash.write import write_firmware
 from edgekit.devices.linux.connection import Connection, connect
 from edgekit.devices.linux.hostkeys import Ask, KnownHosts
 from edgekit.devices.linux.remote_command import CommandEnded, RemoteCommand
@@ -202,7 +205,7 @@ class RemoteHost:
                     f"the serial port {address} of {self.machine} is in use by another edgekit",
                     hint="wait until it is done, or end it",
                 )
-            with _ended_after(holder):
+            with ended_after(holder):
                 yield RemoteLine(self, address)
 
     @contextmanager
@@ -233,7 +236,7 @@ class RemoteHost:
                 raise self._failed(address, pump) from error
             if answer != "open":
                 raise self._not_opened(address, baud, answer)
-            with _ended_after(pump):
+            with ended_after(pump):
                 yield ChannelPort(pump, address)
 
     @contextmanager
@@ -299,6 +302,12 @@ class RemoteLine:
     def tools(self) -> RemoteTools:
         return RemoteTools(self.host.connection)
 
+    def is_blank(self) -> bool:
+        return False
+
+    def write(self, job: FlashJob, events: Events) -> int:
+        return write_firmware(replace(job, tools=self.tools), events)
+
     @contextmanager
     def opened(self, baud: int) -> Iterator[Any]:
         with self.host.opened(self.address, baud) as port:
@@ -354,7 +363,7 @@ class RemoteTools:
 
 
 @contextmanager
-def _ended_after(command: RemoteCommand) -> Iterator[None]:
+def ended_after(command: RemoteCommand) -> Iterator[None]:
     """Wait for the shell on the host at the end, so that the next user finds the port free."""
     try:
         yield

@@ -45,7 +45,7 @@ class Hello:
     clock: int
     """Clock of the core in Hz."""
     cpu: int
-    """CPUID register of the core."""
+    """CPUID register of an Arm core, misa register of a RISC-V core."""
     models: int
     payload: int
     """Most bytes of one message."""
@@ -55,9 +55,14 @@ class Hello:
 
     @property
     def core(self) -> str:
+        if self.cpu >> 24 == _RV32:
+            return "RV32" + "".join(x for x in _EXTENSIONS if self.cpu >> (ord(x) - ord("A")) & 1)
         return _CORES.get((self.cpu >> 4) & 0xFFF, f"part {(self.cpu >> 4) & 0xFFF:#x}")
 
 
+_RV32 = 0x40
+"""The upper bits of misa on a core with 32 bits. An Arm core has 0x41, Arm's number, there."""
+_EXTENSIONS = "IEMAFDC"
 _CORES = {
     0xC20: "Cortex-M0",
     0xC60: "Cortex-M0+",
@@ -109,7 +114,8 @@ class MemoryMarks:
 
 @dataclass(frozen=True)
 class FaultReport:
-    """The registers of a stopped core; Arm's manuals explain each."""
+    """The registers of a stopped core, by their names in Arm's manuals. Those of a RISC-V core in
+    their places are listed in docs/serial-protocol.md."""
 
     exception: int
     cfsr: int

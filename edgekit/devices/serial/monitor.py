@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from edgekit.base.errors import DeviceError
 from edgekit.base.wording import clock_rate, counted
+from edgekit.devices.device import HasLine
 from edgekit.devices.serial.frames import FrameDecoder, Noise, SerialFrame, encode_frame
 from edgekit.devices.serial.messages import (
     ANSWER,
@@ -18,9 +19,6 @@ from edgekit.devices.serial.messages import (
     parse_fault,
     parse_hello,
 )
-
-if TYPE_CHECKING:
-    from edgekit.devices.device import HasLine
 
 _QUIET_SECONDS = 0.3
 """Silence after which an unfinished line is shown."""

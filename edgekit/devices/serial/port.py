@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from edgekit.base.errors import DeviceError
+from edgekit.base.events import Events
 from edgekit.base.files import storage_errors
 from edgekit.base.paths import cache_dir
 from edgekit.devices.base import DeviceBusy
-from edgekit.devices.flash.tool import HERE, Tools
+from edgekit.devices.flash.job import FlashJob
+from edgekit.devices.flash.write import write_firmware
 from edgekit.devices.serial.lock import PATIENCE, line_lock
 
 DEFAULT_BAUD = 115200
@@ -28,9 +30,11 @@ _WRITE_SECONDS = 20.0
 class Line(Protocol):
     """A serial port that is held, on this machine or another."""
 
-    @property
-    def tools(self) -> Tools:
-        """Flash tools of the machine that has the port."""
+    def is_blank(self) -> bool:
+        """Tell whether the device surely has no firmware."""
+
+    def write(self, job: FlashJob, events: Events) -> int:
+        """Write and verify the firmware with the machine that has the port; return its bytes."""
 
     def opened(self, baud: int) -> AbstractContextManager[Any]:
         """Open the port with the interface of pyserial's."""
@@ -39,7 +43,16 @@ class Line(Protocol):
 @dataclass(frozen=True)
 class LocalLine:
     address: str
-    tools: Tools = HERE
+    twin: Path | None = None
+    """The folder of a twin's sockets."""
+
+    def is_blank(self) -> bool:
+        from edgekit.twin.microcontroller import condition_of
+
+        return self.twin is not None and condition_of(self.twin) == "blank"
+
+    def write(self, job: FlashJob, events: Events) -> int:
+        return write_firmware(job, events)
 
     def opened(self, baud: int) -> AbstractContextManager[Any]:
         return opened_port(self.address, baud)

@@ -1,6 +1,7 @@
 """The program that another host runs through SSH, as `edgekit farm gate --device NAME`, to use a
-board of this host: it speaks SSH on its input and output, and opens each channel again on its own
-connection to the board. The login to this host has decided that the caller is this user.
+device of this host: it speaks SSH on its input and output. For a board with Linux it opens each
+channel again on its own connection to the board; a microcontroller's line is `line_gate.py`. The
+login to this host has decided that the caller is this user.
 """
 
 from __future__ import annotations
@@ -8,33 +9,30 @@ from __future__ import annotations
 import logging
 import os
 import socket
-import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Any
 
 import paramiko
+from paramiko import Channel
 
 from edgekit.base.errors import DeviceError, EdgekitError
 from edgekit.devices.keeper_client import ask
+from edgekit.devices.keeper_messages import Request
 from edgekit.devices.linux.connection import Connection, connect
 from edgekit.devices.linux.handshake import WatchedSocket
 from edgekit.devices.linux.hostkeys import KnownHosts, fingerprint_of
 from edgekit.devices.linux.joined_host import announcement
 from edgekit.farm.control import refusal
+from edgekit.farm.hosts.line_gate import OPENED, GateServer, LineServer, in_thread
+from edgekit.farm.worker import device_named
 from edgekit.project.devices import PlaceEntry, SshEntry
-
-if TYPE_CHECKING:
-    from paramiko import Channel
 
 SECONDS_OF_SILENCE = 30.0
 """The silence after which the caller counts as gone; it asks for a sign of life every 5 s."""
 _BLOCK = 1 << 16
-_LET_IN: int = paramiko.common.AUTH_SUCCESSFUL
-_OPENED: int = paramiko.common.OPEN_SUCCEEDED
-_PROHIBITED: int = paramiko.common.OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED
 _NOT_CONNECTED: int = paramiko.common.OPEN_FAILED_CONNECT_FAILED
 _SECONDS_BETWEEN_LOOKS = 0.2
 
@@ -42,36 +40,40 @@ _SECONDS_BETWEEN_LOOKS = 0.2
 def serve_device(name: str, receive: int, send: int) -> None:
     """Serve until the caller's input ends or stays silent."""
     logging.getLogger("paramiko").setLevel(logging.CRITICAL + 1)
-    try:
-        connection = _connected(name)
-    except EdgekitError as error:
-        os.write(send, announcement(refusal(error)))
-        return
-    with connection:
+    with ExitStack() as held:
+        try:
+            found = ask(Request("entry", name))
+            server: GateServer
+            if found["is_line"]:
+                device = device_named(name, str(found.get("project", "")))
+                server = LineServer(device.line(), held.enter_context(device.line().held()))
+            else:
+                server = _BoardServer(held.enter_context(_connected(name, found["entry"])))
+        except EdgekitError as error:
+            os.write(send, announcement(refusal(error)))
+            return
         key = paramiko.ECDSAKey.generate()
         os.write(send, announcement({"key": fingerprint_of(key)}))
         ours, theirs = socket.socketpair()
-        _in_thread(lambda: _read(receive, ours))
-        _in_thread(lambda: _write(ours, send))
+        in_thread(lambda: _read(receive, ours))
+        in_thread(lambda: _write(ours, send))
         watched = WatchedSocket(theirs)
         transport = paramiko.Transport(watched)
         transport.daemon = True
         transport.add_server_key(key)
-        server = _Server(connection)
         transport.start_server(server=server)
-        while transport.is_active() and connection.is_alive():
+        while transport.is_active() and server.is_alive():
             if time.monotonic() - watched.last_heard > SECONDS_OF_SILENCE:
                 break
             channel = transport.accept(_SECONDS_BETWEEN_LOOKS)
             onward = server.ports.pop(channel.chanid, None) if channel is not None else None
             if channel is not None and onward is not None:
-                _in_thread(partial(_serve_port, channel, onward))
+                in_thread(partial(_serve_port, channel, onward))
         transport.close()
 
 
-def _connected(name: str) -> Connection:
+def _connected(name: str, entry: Mapping[str, Any]) -> Connection:
     """Log in to a board of this host's farm as the farm does."""
-    entry = ask({"do": "entry", "device": name})["entry"]
     board = str(entry["board"])
     if entry.get("twin"):
         from edgekit.twin.machine import status
@@ -89,24 +91,15 @@ def _connected(name: str) -> Connection:
     return connect(login)
 
 
-class _Server(paramiko.ServerInterface):  # type: ignore[misc]
+class _BoardServer(GateServer):
     """Opens the caller's channels again on the connection to the board."""
 
     def __init__(self, connection: Connection) -> None:
+        super().__init__()
         self._connection = connection
-        self.ports: dict[int, Channel] = {}
-        """The channels to ports of the board, by the number of the caller's channel."""
 
-    def get_allowed_auths(self, username: str) -> str:
-        return "none"
-
-    def check_auth_none(self, username: str) -> int:
-        return _LET_IN
-
-    def check_channel_request(self, kind: str, chanid: int) -> int:
-        if kind == "session":
-            return _OPENED
-        return _PROHIBITED
+    def is_alive(self) -> bool:
+        return self._connection.is_alive()
 
     def check_channel_exec_request(self, channel: Channel, command: bytes) -> bool:
         try:
@@ -115,7 +108,7 @@ class _Server(paramiko.ServerInterface):  # type: ignore[misc]
                 onward.exec_command(command)
         except DeviceError:
             return False
-        _in_thread(lambda: _serve_command(channel, onward))
+        in_thread(lambda: _serve_command(channel, onward))
         return True
 
     def check_channel_direct_tcpip_request(
@@ -125,12 +118,12 @@ class _Server(paramiko.ServerInterface):  # type: ignore[misc]
             self.ports[chanid] = self._connection.open_channel("direct-tcpip", destination)
         except DeviceError:
             return _NOT_CONNECTED
-        return _OPENED
+        return OPENED
 
 
 def _serve_command(channel: Channel, onward: Channel) -> None:
-    _in_thread(lambda: _feed(channel, onward))
-    errors = _in_thread(lambda: _copy(onward.recv_stderr, channel.sendall_stderr))
+    in_thread(lambda: _feed(channel, onward))
+    errors = in_thread(lambda: _copy(onward.recv_stderr, channel.sendall_stderr))
     _copy(onward.recv, channel.sendall)
     errors.join()
     with suppress(OSError, EOFError):
@@ -143,7 +136,7 @@ def _serve_command(channel: Channel, onward: Channel) -> None:
 
 
 def _serve_port(channel: Channel, onward: Channel) -> None:
-    _in_thread(lambda: _feed(channel, onward))
+    in_thread(lambda: _feed(channel, onward))
     _copy(onward.recv, channel.sendall)
     with suppress(OSError, EOFError):
         channel.shutdown_write()
@@ -166,12 +159,6 @@ def _copy(receive: Callable[[int], bytes], send: Callable[[bytes], object]) -> N
     with suppress(OSError, EOFError):
         while data := receive(_BLOCK):
             send(data)
-
-
-def _in_thread(work: Callable[[], None]) -> threading.Thread:
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    return thread
 
 
 def _read(receive: int, ours: socket.socket) -> None:

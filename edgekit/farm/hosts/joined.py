@@ -5,16 +5,25 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Any
 
 from edgekit.base.children import module_command
-from edgekit.base.decode import Range, decode
+from edgekit.base.decode import decode, encode
 from edgekit.base.errors import DeviceError
 from edgekit.base.wording import counted
+from edgekit.devices.keeper_messages import (
+    DeviceStatus,
+    FarmStatus,
+    FromRelay,
+    HostStatus,
+    Port,
+    Request,
+    ToRelay,
+    answer_as,
+)
 from edgekit.farm import health
 from edgekit.farm.health import Health, Limits
 from edgekit.farm.hosts.file import FarmHost
-from edgekit.farm.status import DeviceStatus, FarmStatus, HostStatus, Lease, Reservation, Waiter
 from edgekit.farm.worker_process import WorkerProcess
 from edgekit.profiles.reader import NAME_PATTERN
 
@@ -24,7 +33,6 @@ _MOST_DEVICES = 1000
 _MOST_WAITERS = 1000
 _SECONDS_OF_JITTER = 5.0
 _LONGEST_TEXT = 300
-_LONGEST_NAME = 100
 
 Answer = Callable[[Mapping[str, Any] | None], None]
 """A function that takes each answer, and None after the last."""
@@ -35,7 +43,7 @@ class _News:
     """A message about a host's farm, and the ports of this host that lead to its devices."""
 
     status: FarmStatus
-    ports: Mapping[str, Annotated[int, Range(0, 65535)]]
+    ports: Mapping[str, Port]
 
 
 class JoinedHost:
@@ -97,32 +105,34 @@ class JoinedHost:
             if self.health.state != "free":
                 self.health = health.came_up(self.health, now)
                 return f"is up with {counted(len(self.devices), 'device')}"
-        number = message.get("id")
-        if isinstance(number, int) and number in self._asked:
-            if message.get("over"):
-                self._asked.pop(number)(None)
-            elif isinstance(message.get("answer"), dict):
-                self._asked[number](message["answer"])
+        elif "id" in message:
+            said = answer_as(FromRelay, message)
+            if said.id not in self._asked:
+                return None
+            if said.over:
+                self._asked.pop(said.id)(None)
+            elif said.answer is not None:
+                self._asked[said.id](said.answer)
         return None
 
     def worker_ended(self) -> None:
         """Do nothing: the last news of the devices stays."""
 
-    def ask(self, request: Mapping[str, object], answer: Answer) -> Callable[[], None]:
+    def ask(self, request: Request, answer: Answer) -> Callable[[], None]:
         """Send a request; return a function that cancels it."""
         if self.worker is None:
             raise self.lost_error()
         self._number += 1
         number = self._number
         self._asked[number] = answer
-        if not self.worker.tell({"id": number, "request": dict(request)}):
+        if not self.worker.tell(encode(ToRelay(number, encode(request)))):
             del self._asked[number]
             self.worker.kill("its process accepts no requests")
             raise self.lost_error()
 
         def forget() -> None:
             if self._asked.pop(number, None) is not None and self.worker is not None:
-                self.worker.tell({"id": number, "close": True})
+                self.worker.tell(encode(ToRelay(number, close=True)))
 
         return forget
 
@@ -182,11 +192,10 @@ def _checked(device: DeviceStatus, host: FarmHost, ahead: float, port: int) -> D
     lease, reservation, again_at = device.lease, device.reservation, device.again_at
     if lease is not None:
         until = None if lease.until is None else lease.until + ahead
-        lease = Lease(_name(lease.owner), _name(lease.purpose), until, lease.since + ahead)
+        lease = replace(lease, until=until, since=lease.since + ahead)
     if reservation is not None:
-        user, purpose = _name(reservation.user), _name(reservation.purpose)
-        reservation = Reservation(user, reservation.until + ahead, purpose)
-    waiters = [(_name(w.owner), _name(w.purpose), w.since + ahead) for w in device.queue]
+        reservation = replace(reservation, until=reservation.until + ahead)
+    waiters = device.queue[:_MOST_WAITERS]
     return replace(
         device,
         since=device.since + ahead,
@@ -196,10 +205,6 @@ def _checked(device: DeviceStatus, host: FarmHost, ahead: float, port: int) -> D
         lease=lease,
         host=host.name,
         address=f"{device.address[:_LONGEST_TEXT]} on {host.address}",
-        queue=tuple(Waiter(*waiter) for waiter in waiters[:_MOST_WAITERS]),
+        queue=tuple(replace(one, since=one.since + ahead) for one in waiters),
         reservation=reservation,
     )
-
-
-def _name(text: str) -> str:
-    return text[:_LONGEST_NAME]

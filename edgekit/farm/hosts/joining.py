@@ -5,17 +5,14 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from edgekit.base.errors import UsageError
 from edgekit.devices.keeper_client import FarmDown
+from edgekit.devices.keeper_messages import FarmStatus
+from edgekit.devices.linux.hostkeys import Ask
 from edgekit.farm.control import farm_status, read_hosts_again
 from edgekit.farm.hosts.file import FarmHost, forget_host, remember_host
 from edgekit.farm.hosts.worker import connected, first_news
-from edgekit.farm.status import FarmStatus
-
-if TYPE_CHECKING:
-    from edgekit.devices.linux.hostkeys import Ask
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any
 
+from edgekit.base.decode import decode_json
 from edgekit.base.errors import EdgekitError
-from edgekit.base.json_reader import read_json
 from edgekit.devices.keeper_client import Conversation
+from edgekit.devices.keeper_messages import ToRelay
 from edgekit.farm.control import read_lines, refusal
 from edgekit.version import __version__
 
@@ -44,21 +44,20 @@ class Relay:
 
     def _take(self, line: bytes) -> None:
         try:
-            message = read_json(line)
-            number = int(message["id"])
-        except (ValueError, TypeError, KeyError, RecursionError):
+            message = decode_json(ToRelay, line, ignore_unknown=True)
+        except ValueError:
             return  # it is not from a farm
-        if message.get("close"):
+        if message.close:
             with self._open_lock:
-                conversation = self._open.get(number)
+                conversation = self._open.get(message.id)
             if conversation is not None:
                 conversation.close()
-        elif isinstance(message.get("request"), dict) and len(self._open) < _MOST_AT_ONCE:
+        elif message.request is not None and len(self._open) < _MOST_AT_ONCE:
             threading.Thread(
-                target=self._converse, args=(number, message["request"]), daemon=True
+                target=self._converse, args=(message.id, message.request), daemon=True
             ).start()
 
-    def _converse(self, number: int, request: Mapping[str, Any]) -> None:
+    def _converse(self, number: int, request: Mapping[str, object]) -> None:
         try:
             conversation = Conversation(request)
             with self._open_lock:

@@ -10,26 +10,21 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from edgekit.base.decode import decode_json, encode
 from edgekit.base.errors import DeviceError
-from edgekit.base.json_reader import read_json
-from edgekit.devices.linux.remote_command import CommandEnded
+from edgekit.devices.keeper_messages import FarmStatus, FromRelay, Request, ToRelay, status_from
+from edgekit.devices.linux.connection import Connection
+from edgekit.devices.linux.remote_command import CommandEnded, RemoteCommand
 from edgekit.farm.control import read_lines
 from edgekit.farm.hosts.file import FarmHost, find_host, known_hosts_of_farm
 from edgekit.farm.hosts.forwarded_device import ForwardedDevice
-from edgekit.farm.status import FarmStatus, status_from
 from edgekit.farm.worker import Say, end_with_keeper, reported
 from edgekit.rpc.protocol import LOOPBACK, TrackerAddress, parse_tracker
 from edgekit.version import __version__
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from edgekit.devices.linux.connection import Connection
-    from edgekit.devices.linux.remote_command import RemoteCommand
 
 SECONDS_BETWEEN_NEWS = 0.5
 _SECONDS_TO_START = 30.0
@@ -40,6 +35,7 @@ _MOST_LINES = 200
 """The lines that the host's shell may print before the relay starts."""
 _NEWS = 0
 """The ID of this process's own requests; the keeper's begin with 1."""
+_QUESTION = ToRelay(_NEWS, encode(Request("status")))
 _SCRIPT = """\
 PATH=$PATH:$HOME/.local/bin:/usr/local/bin; export PATH
 case "$1" in */*)
@@ -107,11 +103,11 @@ def _wait_for_gate(relay: RemoteCommand, host: FarmHost) -> None:
 
 def first_news(relay: RemoteCommand, host: FarmHost) -> FarmStatus:
     """Ask for the status of the host's farm; DeviceError if none is up."""
-    _send(relay, {"id": _NEWS, "request": {"do": "status"}})
+    _send(relay, _QUESTION)
     while True:
         message = _understood(relay.read_line(_SECONDS_OF_SILENCE), host)
-        if message.get("id") == _NEWS and "answer" in message:
-            return news_of(message["answer"], host)
+        if message.id == _NEWS and message.answer is not None:
+            return news_of(message.answer, host)
 
 
 def news_of(answer: Mapping[str, Any], host: FarmHost) -> FarmStatus:
@@ -129,20 +125,17 @@ def news_of(answer: Mapping[str, Any], host: FarmHost) -> FarmStatus:
         ) from error
 
 
-def _understood(line: str, host: FarmHost) -> dict[str, Any]:
+def _understood(line: str, host: FarmHost) -> FromRelay:
     try:
-        message = read_json(line)
-        if not isinstance(message, dict):
-            raise TypeError("no object")
-    except (ValueError, TypeError, RecursionError) as error:
+        return decode_json(FromRelay, line, ignore_unknown=True)
+    except ValueError as error:
         raise DeviceError(
             f"the answer of {host.name} is invalid", hint="install the same edgekit on both hosts"
         ) from error
-    return message
 
 
-def _send(relay: RemoteCommand, document: Mapping[str, object]) -> None:
-    relay.send(json.dumps(document).encode() + b"\n", _SECONDS_TO_SEND)
+def _send(relay: RemoteCommand, message: ToRelay) -> None:
+    relay.send(json.dumps(encode(message)).encode() + b"\n", _SECONDS_TO_SEND)
 
 
 class _HostClient:
@@ -183,10 +176,10 @@ class _HostClient:
 
     def _take(self, line: str) -> None:
         message = _understood(line, self._host)
-        if message.get("id") != _NEWS:
-            self._say(message)
-        elif "answer" in message:
-            self._news(news_of(message["answer"], self._host), message["answer"])
+        if message.id != _NEWS:
+            self._say(encode(message))
+        elif message.answer is not None:
+            self._news(news_of(message.answer, self._host), message.answer)
 
     def _news(self, status: FarmStatus, document: Mapping[str, Any]) -> None:
         if status.tracker != self._remote_tracker[0]:
@@ -220,40 +213,38 @@ class _HostClient:
     def _ask_for_news(self, over: threading.Event) -> None:
         try:
             while not over.wait(SECONDS_BETWEEN_NEWS):
-                self._send({"id": _NEWS, "request": {"do": "status"}})
+                self._send(_QUESTION)
         except DeviceError:
             return  # the reader of the same connection reports why
 
     def _hear_keeper(self, over: threading.Event) -> None:
         for line in read_lines(0):
-            message = read_json(line)
-            if message.get("request", {}).get("do") == "lease":
-                lease = self._as_remote_lease(message)
+            message = decode_json(ToRelay, line)
+            if message.request is not None and message.request.get("do") == "lease":
+                lease = self._as_remote_lease(message.request)
                 if lease is None:
                     refusal = {"error": "that session has ended already", "hint": ""}
-                    self._say({"id": message["id"], "answer": refusal})
-                    self._say({"id": message["id"], "over": True})
+                    self._say(encode(FromRelay(message.id, refusal)))
+                    self._say(encode(FromRelay(message.id, over=True)))
                     continue
-                message = lease
+                message = ToRelay(message.id, lease)
             try:
                 self._send(message)
             except DeviceError:
                 return
         end_with_keeper()
 
-    def _as_remote_lease(self, message: dict[str, Any]) -> dict[str, Any] | None:
+    def _as_remote_lease(self, request: Mapping[str, object]) -> Mapping[str, object] | None:
         """Replace the port and offer of this farm in a lease by those of the remote session."""
-        request = message["request"]
         for device in self._forwarded.values():
             session = device.session_of(str(request.get("offer", "")))
             if session is not None:
-                remote = {**request, "port": session.port, "offer": session.offer}
-                return {**message, "request": remote}
+                return {**request, "port": session.port, "offer": session.offer}
         return None
 
-    def _send(self, document: Mapping[str, object]) -> None:
+    def _send(self, message: ToRelay) -> None:
         with self._sending:
-            _send(self._relay, document)
+            _send(self._relay, message)
 
     def _close(self) -> None:
         for device in self._forwarded.values():

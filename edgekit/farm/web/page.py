@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from edgekit.base import svg
 from edgekit.base.measurer import beside, figure, measurer_in_words
 from edgekit.base.quoting import html_text
 from edgekit.base.wording import counted, duration, measured, number
-from edgekit.farm.status import DeviceStatus, FarmStatus, users_of
+from edgekit.devices.keeper_messages import DeviceStatus, FarmStatus, kind_of, users_of
 from edgekit.farm.web.markup import LIVE_WORD, live_part, table, whole_page
-
-if TYPE_CHECKING:
-    from edgekit.store.comparing import Comparison
-    from edgekit.store.runs import BenchRun
+from edgekit.store.comparing import Comparison
+from edgekit.store.runs import BenchRun
 
 _SHORT = 12
 
@@ -31,7 +28,7 @@ def farm_page(status: FarmStatus) -> str:
 def devices_table(status: FarmStatus) -> str:
     hosts = len(status.hosts) > 0
     rows = [_device_row(device, status.now, hosts) for device in status.devices]
-    first = ("device", *(("host",) * hosts), "board", "state", "since", "who")
+    first = ("device", *(("host",) * hosts), "board", "kind", "state", "since", "who")
     numbers = (len(first), len(first) + 1, len(first) + 2)
     devices = table((*first, "load", "°C", "sessions", "why"), rows, numbers=numbers)
     return devices + "".join(
@@ -51,6 +48,7 @@ def _device_row(device: DeviceStatus, now: float, hosts: bool) -> Sequence[str]:
         html_text(device.name),
         *((html_text(device.host or "here"),) * hosts),
         html_text(device.board),
+        kind_of(device),
         f"<span class='{html_text(device.state)}'>{html_text(device.state)}</span>",
         html_text(duration(max(now - device.since, 0))),
         html_text(users_of(device, now)),

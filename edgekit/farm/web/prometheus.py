@@ -7,8 +7,7 @@ from operator import attrgetter
 from typing import get_args
 
 from edgekit.base.quoting import prometheus_label
-from edgekit.farm.health import State
-from edgekit.farm.status import DeviceStatus, FarmStatus
+from edgekit.devices.keeper_messages import DeviceStatus, FarmStatus, State
 from edgekit.store.tuning_results import SessionSummary
 from edgekit.store.tuning_runs import TuningSession
 

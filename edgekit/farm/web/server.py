@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
+import os
+import re
+import secrets
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass
 from http import HTTPStatus
+from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from tornado.http1connection import HTTP1Connection
@@ -20,17 +24,16 @@ from tornado.web import Application, HTTPError, RequestHandler
 
 from edgekit.base.errors import EdgekitError
 from edgekit.base.events import SILENT, Events
+from edgekit.base.files import replace_file, storage_errors
 from edgekit.base.own_listener import OwnListener, listen_on_loopback, port_error
+from edgekit.devices.keeper_client import farm_folder
 from edgekit.farm.control import farm_status
 from edgekit.farm.web import markup, page, tuning_page
 from edgekit.farm.web.prometheus import CONTENT_TYPE, as_metrics, tuning_metrics
-from edgekit.farm.web.token import web_token
 from edgekit.rpc.protocol import LOOPBACK
 from edgekit.store.address import is_off
+from edgekit.store.runs import BenchRun
 from edgekit.store.tuning_results import SessionCurve, running_now, session_curves
-
-if TYPE_CHECKING:
-    from edgekit.store.runs import BenchRun
 
 Query = dict[str, str]
 
@@ -230,3 +233,37 @@ def _histories(store: str | None) -> tuple[tuple[BenchRun, ...], ...]:
         key = (run.build.model, run.build.board, run.device, *measure)
         grouped.setdefault(key, []).append(run)
     return tuple(tuple(found) for _, found in sorted(grouped.items()))
+
+
+_FORM = re.compile(r"[A-Za-z0-9_-]{32}\n?")
+_LONGEST = 100
+
+
+def token_file() -> Path:
+    return farm_folder() / "web-token"
+
+
+def web_token(*, new: bool = False) -> str:
+    """Return the token. Make one if it is missing or others could have read it, or if `new`."""
+    path = token_file()
+    token = None if new else _read(path)
+    if token is not None:
+        return token
+    token = secrets.token_urlsafe(24)
+    with storage_errors("keep the page's token", path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replace_file(path) as stream:
+            os.fchmod(stream.fileno(), 0o600)
+            stream.write(f"{token}\n".encode())
+    return token
+
+
+def _read(path: Path) -> str | None:
+    with storage_errors("read the page's token", path):
+        try:
+            with path.open("rb") as stream:
+                is_ours = not os.fstat(stream.fileno()).st_mode & 0o077
+                text = stream.read(_LONGEST).decode("ascii", "replace")
+        except FileNotFoundError:
+            return None
+    return text.strip() if is_ours and _FORM.fullmatch(text) else None

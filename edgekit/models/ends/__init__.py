@@ -1,9 +1,9 @@
 """What stands before and behind a model as a part of the program on the board.
 
-`Ends` holds the sections [preprocess] and [postprocess] of a project file. `models/onnx/ends/` puts
-their operators around an ONNX model: importer, oracle, backends and writers of C see one model.
-`reading.py` turns the outputs of such a program into names, boxes, a mask or text on the host, and
-`families.py` proposes the sections for models of known families.
+`Ends` holds the sections [preprocess] and [postprocess] of a project file. `models/onnx/ends/`
+writes their operators as graphs of ONNX and puts these around an imported model of any format;
+`oracle.py` puts them around its oracle. `reading.py` turns the outputs of such a program into
+names, boxes, a mask or text on the host.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 
 from edgekit.base.errors import ProjectError
 from edgekit.models.ends.postprocess import Postprocess
-from edgekit.models.preprocess import Preprocess, Side
+from edgekit.models.preprocess import Preprocess
 
 
 @dataclass(frozen=True)
@@ -39,16 +39,11 @@ class Ends:
         """The part that decides the program."""
         return Ends(self.pictures, self.postprocess)
 
-    def settled(self, file: str, takes_ends: bool) -> Ends:
-        """Decide which side computes what nothing was said about; ProjectError where the model's
-        format takes no ends."""
-        if not takes_ends:
-            if self.postprocess is not None:
-                raise _refused(file, "[postprocess]", "leave the section out")
-            for name in self.pictures:
-                raise _refused(file, f"[preprocess.{name}]", 'write on = "host" in it')
-        side: Side = "board" if takes_ends else "host"
-        settled = {name: replace(one, on=one.on or side) for name, one in self.preprocess.items()}
+    def settled(self) -> Ends:
+        """Let the board compute what nothing was said about."""
+        settled = {
+            name: replace(one, on=one.on or "board") for name, one in self.preprocess.items()
+        }
         return replace(self, preprocess=settled)
 
     def identity(self) -> str:
@@ -67,10 +62,3 @@ def check_names(preprocess: Mapping[str, object], names: Sequence[str]) -> None:
                 f"a preprocessing is declared for {name!r}, which is no input of the model",
                 hint=f"its inputs are {', '.join(names)}",
             )
-
-
-def _refused(file: str, section: str, hint: str) -> ProjectError:
-    return ProjectError(
-        f"{section} can't be a part of the program of {file}: only ONNX models take it",
-        hint=f"{hint}, or export the model to ONNX",
-    )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from PIL import ImageDraw
 
 Color: TypeAlias = "tuple[int, int, int]"
-_COLORS = (
+COLORS = (
     *((230, 25, 75), (60, 180, 75), (0, 130, 200), (245, 130, 48), (145, 30, 180), (70, 240, 240)),
     *((240, 50, 230), (210, 245, 60), (250, 190, 212), (0, 128, 128), (255, 225, 25), (128, 0, 0)),
 )
@@ -42,13 +42,14 @@ def draw(
     from PIL import Image, ImageDraw
 
     canvas = open_image(image).convert("RGB")
-    if "mask" in outputs:
-        canvas = Image.fromarray(_covered(np.asarray(canvas), outputs["mask"], preprocess, place))
+    mask = outputs["mask"] if "mask" in outputs else _joined(outputs)
+    if mask is not None:
+        canvas = Image.fromarray(_covered(np.asarray(canvas), mask, preprocess, place))
     pen = ImageDraw.Draw(canvas)
     thick = max(1, min(canvas.size) // 200)
     lines = [found.text] if found.text is not None else []
     for one in found.found:
-        color = _COLORS[one.index % len(_COLORS)]
+        color = COLORS[one.index % len(COLORS)]
         words = f"{one.name} {one.score:.2f}"
         if one.box is None:
             lines.append(words)
@@ -72,6 +73,18 @@ def _write(pen: ImageDraw.ImageDraw, x: float, y: float, words: str, color: Colo
     pen.text(corner, words, fill=(255, 255, 255))
 
 
+def _joined(outputs: Mapping[str, Array]) -> Array | None:
+    """Return one mask out of those of boxes, the best box on top; its numbers have their colors."""
+    if "masks" not in outputs:
+        return None
+    masks = outputs["masks"]
+    joined = np.zeros(masks.shape[1:], np.uint8)
+    for row in reversed(np.flatnonzero(outputs["scores"] > 0)):
+        number = int(outputs["classes"][row]) % len(COLORS) + len(COLORS)
+        joined[masks[row] > 0] = number
+    return joined
+
+
 def _covered(pixels: Array, mask: Array, preprocess: Preprocess, place: Placement) -> Array:
     """Return the image with each pixel of a class but the first in the color of the class."""
     seen = placement(preprocess, place.target, (mask.shape[0], mask.shape[1]))
@@ -80,7 +93,7 @@ def _covered(pixels: Array, mask: Array, preprocess: Preprocess, place: Placemen
     )
     inside = np.outer(rows >= 0, columns >= 0)
     classes = np.where(inside, mask[np.ix_(rows, columns)], 0)
-    colors = np.array(_COLORS)[classes % len(_COLORS)]
+    colors = np.array(COLORS)[classes % len(COLORS)]
     mixed = pixels * (1 - _OPACITY) + colors * _OPACITY
     return np.where(classes[..., None] > 0, mixed, pixels).astype(np.uint8)
 

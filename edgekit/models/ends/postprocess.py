@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal, TypeAlias
 
-from edgekit.base.decode import Check, DecodeError, Most, Range, decode
-from edgekit.base.errors import ProjectError
+from edgekit.base.decode import Check, Most, Range
 from edgekit.models.preprocess import LARGEST_SIDE
 
 MOST_LABELS = 100_000
@@ -18,7 +16,7 @@ _Steps = Annotated[int, Range(1, LARGEST_SIDE)]
 _Text = Annotated[str, Most(1000)]
 _Labels = Annotated[tuple[_Text, ...], Most(MOST_LABELS, "labels")]
 
-Decode = Literal["yolov8", "yolov5", "end2end", "retinaface", "corners"]
+Decode = Literal["yolov8", "yolov5", "end2end", "retinaface", "corners", "ssd"]
 
 
 @dataclass(frozen=True)
@@ -54,6 +52,8 @@ class Boxes:
     """How many boxes the program returns; a box with the score 0 is none."""
     candidates: Annotated[int, Range(1, MOST_BOXES)] = 300
     """How many boxes with the best scores are compared with each other."""
+    keypoints: Annotated[int, Range(0, MOST_BOXES)] = 0
+    """The points of each box of `yolov8`, in columns behind the classes: x, y and a score each."""
     softmax: bool = False
     """Whether the scores of `retinaface` and `corners` still need a softmax."""
     background: bool = True
@@ -101,14 +101,3 @@ class Text:
 
 
 Postprocess: TypeAlias = Classes | Boxes | Mask | Text
-
-
-def parse_postprocess(table: Mapping[str, object], where: str) -> Postprocess:
-    """Read a declaration from a TOML file; `where` names it in errors."""
-    try:
-        found: Postprocess = decode(Postprocess, table, where)  # type: ignore[arg-type]
-    except DecodeError as error:
-        raise ProjectError(
-            str(error), hint='for example: task = "classes", labels = "names.txt"'
-        ) from error
-    return found

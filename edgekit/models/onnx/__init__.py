@@ -15,7 +15,7 @@ from edgekit.base.tvm_compat import load_tvm
 
 if TYPE_CHECKING:
     from edgekit.base.events import Events
-    from edgekit.models.model import Model, ModelScan, ModelSource
+    from edgekit.models.model import Model, ModelScan, ModelSource, Signature
 
 
 def load(source: ModelSource, events: Events) -> Model:
@@ -27,6 +27,14 @@ def load(source: ModelSource, events: Events) -> Model:
     return load_model(source, events)
 
 
+def with_ends(model: Model) -> Model:
+    """Return a model of any format with the ends of its source around it."""
+    _require_onnx()
+    from edgekit.models.onnx.ends.joining import joined
+
+    return joined(model, model.source.ends)
+
+
 def scan(source: ModelSource) -> ModelScan:
     """List the content of any readable model, and the parts that can't be compiled."""
     _require_onnx()
@@ -34,6 +42,19 @@ def scan(source: ModelSource) -> ModelScan:
     from edgekit.models.onnx.scanning import scan_model
 
     return scan_model(source)
+
+
+def signature(source: ModelSource) -> Signature:
+    """Return the inputs and outputs with the quantisation that the nodes next to them have."""
+    _require_onnx()
+    from edgekit.models.model import Signature
+    from edgekit.models.onnx.binding import bind, declared
+    from edgekit.models.onnx.files import read_program
+    from edgekit.models.onnx.quantised_ends import inputs_with_steps, outputs_with_steps
+
+    graph = read_program(source).graph
+    inputs = inputs_with_steps(graph, bind(graph, source).inputs)
+    return Signature(inputs, outputs_with_steps(graph, declared(list(graph.output))))
 
 
 def check_inputs(source: ModelSource) -> None:

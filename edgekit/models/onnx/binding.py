@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import onnx
 
 from edgekit.base.errors import UnsupportedModelError
@@ -30,14 +28,7 @@ def true_inputs(graph: onnx.GraphProto) -> list[onnx.ValueInfoProto]:
 
 
 def bind(graph: onnx.GraphProto, source: ModelSource) -> Bound:
-    """Give every input its shape or its value; `ModelError` if one is missing or wrong.
-
-    Shapes are those of the model's own inputs, and not of the pictures before them.
-    """
-    pictures = source.ends.pictures
-    if pictures:
-        shapes = {name: shape for name, shape in source.shapes.items() if name not in pictures}
-        source = replace(source, shapes=shapes)
+    """Give every input its shape or its value; `ModelError` if one is missing or wrong."""
     required = {item.name for item in true_inputs(graph)}
     inputs = [item for item in graph.input if item.name in required | source.constants.keys()]
     for item in inputs:

@@ -7,14 +7,16 @@ file. What training decided, such as the mean of pixels, is the usual value of t
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import onnx
 
-from edgekit.base.quoting import one_line, toml_key, toml_string
+from edgekit.base.quoting import one_line, toml_string
 from edgekit.models.ends.geometry import Size
 from edgekit.models.ends.postprocess import MOST_LABELS, Boxes
+from edgekit.models.ends.proposal import Proposal
 from edgekit.models.model import ModelSource
 from edgekit.models.onnx.binding import declared, true_inputs
 from edgekit.models.onnx.ends.boxes import POINTS, priors
@@ -24,24 +26,10 @@ Shape = tuple[int | str, ...]
 
 _IMAGENET = ('scale = "1/255"', "mean = [0.485, 0.456, 0.406]", "std = [0.229, 0.224, 0.225]")
 _STEPS = (8, 16, 32)
+_KEYPOINTS = re.compile(r"\[(\d{1,3}), 3\]")
+"""What Ultralytics stores of a pose: x, y and a score for each point."""
 _GROWING = ("Resize", "Upsample", "ConvTranspose", "DepthToSpace")
-_FEW_LABELS = 200
 _FEWEST_CHARACTERS = 30
-
-
-@dataclass(frozen=True)
-class Proposal:
-    family: str
-    """What the model was recognised as."""
-    reason: str
-    preprocess: tuple[str, ...]
-    """Lines for [preprocess.NAME]."""
-    postprocess: tuple[str, ...]
-    """Lines for [postprocess]."""
-    labels: tuple[str, ...] = ()
-    """The labels in the file."""
-    open: str = ""
-    """What its user still has to add before [postprocess] can be read; empty if nothing."""
 
 
 @dataclass(frozen=True)
@@ -79,28 +67,6 @@ def propose(source: ModelSource) -> Proposal | None:
     if look is None:
         return None
     return next((found for family in _FAMILIES if (found := family(look))), None)
-
-
-def proposed_text(name: str, proposal: Proposal, labels_file: str) -> str:
-    """Return the lines for edgekit.toml. Many labels are expected in `labels_file`."""
-    lines = ["", one_line(f"# {proposal.family}: {proposal.reason}.")]
-    lines.append("# Compare both sections with the model's training; docs/ends.md has every key.")
-    lines += [f"[preprocess.{toml_key(name)}]", *proposal.preprocess, ""]
-    behind = ["[postprocess]", *proposal.postprocess]
-    if len(proposal.labels) > _FEW_LABELS:
-        behind.append(f"labels = {toml_string(labels_file)}")
-    elif proposal.labels:
-        behind.append(f"labels = [{', '.join(map(toml_string, proposal.labels))}]")
-    if proposal.open:
-        lines.append(f"# {proposal.open}")
-        behind = [f"# {line}" for line in behind]
-    return "\n".join([*lines, *behind]) + "\n"
-
-
-def labels_for_file(proposal: Proposal) -> str | None:
-    """Return the text of the file with labels; None if the section lists them."""
-    few = len(proposal.labels) <= _FEW_LABELS
-    return None if few else "\n".join(proposal.labels) + "\n"
 
 
 def image_input(source: ModelSource) -> str:
@@ -161,7 +127,8 @@ def _yolo(look: _Look) -> Proposal | None:
     """Return the proposal for detectors of Ultralytics, and those with the same outputs."""
     found = _of_rank(look, 3)
     task = look.metadata.get("task")
-    if not found or task not in (None, "detect", "segment"):
+    points = _KEYPOINTS.fullmatch(look.metadata.get("kpt_shape", "")) if task == "pose" else None
+    if not found or (task not in (None, "detect", "segment") and points is None):
         return None
     name, shape = found[0]
     sizes = _columns(shape, (1, 2))
@@ -181,7 +148,12 @@ def _yolo(look: _Look) -> Proposal | None:
         kind, decode = "YOLOv5", "yolov5"
     else:
         return None
-    named = () if len(found) == len(look.outputs) == 1 else (f"outputs = [{toml_string(name)}]",)
+    prototypes = _of_rank(look, 4) if task == "segment" and decode != "end2end" else []
+    outputs = [name, prototypes[0][0]] if len(prototypes) == 1 else [name]
+    listed = ", ".join(toml_string(output) for output in outputs)
+    named = () if len(found) == len(look.outputs) == 1 else (f"outputs = [{listed}]",)
+    if points is not None:
+        named = (*named, f"keypoints = {points[1]}")
     return Proposal(
         f"A detector like {kind}",
         f"its output {name} is {_shown(shape)}",
@@ -189,7 +161,7 @@ def _yolo(look: _Look) -> Proposal | None:
         ('task = "boxes"', f'decode = "{decode}"', *named, "score = 0.25", "iou = 0.45"),
         labels,
         "This model has columns for masks: list the labels, then remove the # before each line."
-        if task == "segment" and not labels
+        if task == "segment" and not labels and len(outputs) == 1
         else "",
     )
 

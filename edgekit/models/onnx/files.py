@@ -67,16 +67,14 @@ def read_model(path: Path) -> onnx.ModelProto:
 
 
 def read_program(source: ModelSource, *, weights: bool = True) -> onnx.ModelProto:
-    """Read the model with its ends around it, with its external weights or without them."""
-    model = read_model(source.path) if weights else read_structure(source.path)
+    """Read the model in the shapes that were given, with its external weights or without them."""
+    from edgekit.models.onnx.maps import without_maps
+
+    model = without_maps(read_model(source.path) if weights else read_structure(source.path))
     if source.adaptation.reshape:
         from edgekit.models.onnx.reshaping import with_given_shapes
 
         model = with_given_shapes(model, source)
-    if source.ends:
-        from edgekit.models.onnx.ends.rewrite import with_ends
-
-        return with_ends(model, source)
     return model
 
 

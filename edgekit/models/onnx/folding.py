@@ -10,12 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+import ml_dtypes
 import numpy as np
 import onnx
 import onnx.shape_inference
 from onnx.reference import ReferenceEvaluator
-
-from edgekit.models.onnx.values import dtype_named
 
 LARGEST_GROWTH = 1 << 20
 """The most bytes by which a folded result may exceed its inputs; more would bloat the model."""
@@ -116,7 +115,7 @@ def _is_declared(item: onnx.ValueInfoProto, value: np.ndarray) -> bool:
 
 def element_type(dtype: str) -> int:
     """Return ONNX's number of a dtype."""
-    return int(onnx.helper.np_dtype_to_tensor_dtype(dtype_named(dtype)))
+    return int(onnx.helper.np_dtype_to_tensor_dtype(np.dtype(getattr(ml_dtypes, dtype, dtype))))
 
 
 def _declaration(name: str, value: np.ndarray) -> onnx.ValueInfoProto:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,8 +26,9 @@ from edgekit.models.onnx import bodies, control, folding
 from edgekit.models.onnx.binding import DEVICE_DTYPES
 from edgekit.models.onnx.contradictions import contradiction
 from edgekit.models.onnx.graph import domain_of, in_order, label, needed, subgraphs
+from edgekit.models.onnx.leftovers import LeftoverImport
 from edgekit.models.onnx.node import Converter, Node, NotKnownError, RefusedError
-from edgekit.models.onnx.operators import CONVERTERS
+from edgekit.models.onnx.operators import CONVERTERS, REFUSED
 from edgekit.models.onnx.values import Value, dtype_of, is_known, shape_of
 
 Functions = Mapping[tuple[str, str], onnx.FunctionProto]
@@ -49,6 +51,8 @@ class Importer:
     repairs: list[str] = field(default_factory=list)
     folded: int = 0
     """The number of nodes computed on import."""
+    leftovers: LeftoverImport | None = None
+    """What becomes of nodes that can't be converted; None refuses the model."""
     depth: int = 0
     nodes: int = 0
     """The number of nodes visited so far, in every call and iteration."""
@@ -93,6 +97,18 @@ class Importer:
     def run_node(
         self, node: onnx.NodeProto, scope: dict[str, Value], opsets: Mapping[str, int]
     ) -> None:
+        if self.leftovers is None or self.depth:
+            results = self._results(node, scope, opsets)
+        else:
+            convert = partial(self._results, node, scope, opsets)
+            results = self.leftovers.results(node, scope, convert)
+        for name, value in zip(node.output, results, strict=False):
+            if name:
+                scope[name] = value
+
+    def _results(
+        self, node: onnx.NodeProto, scope: dict[str, Value], opsets: Mapping[str, int]
+    ) -> list[Value]:
         self.depth += 1
         self.nodes += 1
         if self.depth == 1:
@@ -101,7 +117,7 @@ class Importer:
         try:
             if self.nodes > LONGEST_PROGRAM:
                 raise RefusedError(f"written out, the model is longer than {LONGEST_PROGRAM} nodes")
-            results = self._convert(node, scope, opsets)
+            return self._convert(node, scope, opsets)
         except RefusedError as refusal:
             raise refused(node, refusal.reason, refusal.hint) from refusal
         except NotKnownError as unknown:
@@ -127,9 +143,6 @@ class Importer:
             self.depth -= 1
             if self.depth == 0:
                 self.block.node = ""
-        for name, value in zip(node.output, results, strict=False):
-            if name:
-                scope[name] = value
 
     @staticmethod
     def _contradiction(node: onnx.NodeProto, scope: Mapping[str, Value]) -> str | None:
@@ -154,6 +167,8 @@ class Importer:
             if folded is not None:
                 self.folded += node.op_type != "Constant"
                 return list(folded)
+        if (domain, operator) in REFUSED:
+            raise RefusedError(*REFUSED[domain, operator])
         converter = CONVERTERS.get((domain, operator))
         if converter is not None:
             return self._run_converter(converter, node, inputs, opsets[domain])

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnx
+from onnx import TensorProto, numpy_helper
 
 from edgekit.base.arrays import Array
 from edgekit.base.tensors import TensorSpec
@@ -30,7 +31,6 @@ from edgekit.models.onnx.nudging import (
     with_nudged_results,
 )
 from edgekit.models.onnx.rounding import nudged, rounds, steps_of_outputs
-from edgekit.models.onnx.widening import holds_halves, widened
 
 _LARGEST_MODEL = (2 << 30) - (16 << 20)
 """The most bytes of a model that can be passed in one piece."""
@@ -159,3 +159,70 @@ class _Spread:
         share = min(1.0, max(least, self._allowed_share))
         allowed = max(step, _OTHER_RUNS * self._largest)
         return Leeway(allowed, share, " or ".join(reasons))
+
+
+_HALVES = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})
+_TYPES_IN_ATTRIBUTES = ("to", "dtype", "output_dtype")
+
+
+def holds_halves(model: onnx.ModelProto) -> bool:
+    """Tell whether any tensor that the model names is of half precision."""
+    return (
+        any(
+            tensor.data_type in _HALVES
+            for graph in graphs(model.graph)
+            for tensor in _tensors(graph)
+        )
+        or any(
+            item.type.tensor_type.elem_type in _HALVES
+            for graph in graphs(model.graph)
+            for item in (*graph.input, *graph.output)
+        )
+        or any(
+            attribute.name in _TYPES_IN_ATTRIBUTES and attribute.i in _HALVES
+            for graph in graphs(model.graph)
+            for node in graph.node
+            for attribute in node.attribute
+        )
+    )
+
+
+def widened(model: onnx.ModelProto) -> onnx.ModelProto | None:
+    """Return the model in float32; None if it has functions, whose types are not tracked."""
+    if len(model.functions):
+        return None
+    wide = onnx.ModelProto()
+    wide.CopyFrom(model)
+    for graph in graphs(wide.graph):
+        del graph.value_info[:]
+        for tensor in _tensors(graph):
+            if tensor.data_type in _HALVES:
+                values = numpy_helper.to_array(tensor).astype(np.float32)
+                tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
+        for item in (*graph.input, *graph.output):
+            if item.type.tensor_type.elem_type in _HALVES:
+                item.type.tensor_type.elem_type = TensorProto.FLOAT
+        for node in graph.node:
+            for attribute in node.attribute:
+                if attribute.name in _TYPES_IN_ATTRIBUTES and attribute.i in _HALVES:
+                    attribute.i = TensorProto.FLOAT
+    return wide
+
+
+def graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+    """Yield the graph and all bodies in its control flow."""
+    yield graph
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                yield from graphs(attribute.g)
+            for body in attribute.graphs:
+                yield from graphs(body)
+
+
+def _tensors(graph: onnx.GraphProto) -> Iterator[TensorProto]:
+    yield from graph.initializer
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.TENSOR:
+                yield attribute.t

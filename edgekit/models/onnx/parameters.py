@@ -91,12 +91,24 @@ class OpenParameter:
     """Whether it is data, for which a constant makes little sense."""
 
 
+SELECTING = frozenset({"Compress", "NonMaxSuppression", "NonZero", "TopK", "Unique"})
+"""Operators whose size may be decided by data: lengths/ gives them a buffer and a count."""
+
+
 def open_parameters(
     nodes: Iterable[onnx.NodeProto], inputs: Iterable[str]
 ) -> tuple[OpenParameter, ...]:
     """Return the parameters of ordered nodes that depend on the given inputs."""
     origins = {name: frozenset({name}) for name in inputs}
     return tuple(_open_in(nodes, origins, frozenset(origins)))
+
+
+def _collects_nothing(node: onnx.NodeProto) -> bool:
+    """Return whether a node is a loop whose number of iterations decides no shape."""
+    if node.op_type != "Loop":
+        return False
+    carried = max(len(node.input) - 2, 0)
+    return all(len(graph.output) == 1 + carried for graph in subgraphs(node))
 
 
 def _open_in(
@@ -108,7 +120,7 @@ def _open_in(
     for node in nodes:
         data = node.op_type in DATA_DEPENDENT
         table = DATA_DEPENDENT if data else PARAMETERS
-        for position in table.get(node.op_type, ()):
+        for position in () if _collects_nothing(node) else table.get(node.op_type, ()):
             if position >= len(node.input) or not origins.get(node.input[position]):
                 continue
             name = node.input[position]

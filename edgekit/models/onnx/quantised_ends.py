@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 import onnx
 
-from edgekit.base.tensors import Quantization, TensorSpec
+from edgekit.base.tensors import OpenTensorSpec, Quantization, TensorSpec
 from edgekit.models.onnx.importer import to_array
+
+_Spec = TypeVar("_Spec", TensorSpec, OpenTensorSpec)
 
 _OF_OUTPUT = {"QuantizeLinear": (1, 2), "QLinearConv": (6, 7), "QLinearMatMul": (6, 7)}
 """The inputs for scale and zero point of operators that produce integers."""
@@ -24,9 +27,7 @@ _MOVES = ("Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Identity")
 """Operators that do not change the value of any element."""
 
 
-def outputs_with_steps(
-    graph: onnx.GraphProto, specs: Sequence[TensorSpec]
-) -> tuple[TensorSpec, ...]:
+def outputs_with_steps(graph: onnx.GraphProto, specs: Sequence[_Spec]) -> tuple[_Spec, ...]:
     given = {item.name for item in graph.input}
     makers = {
         name: node for node in graph.node for name in node.output if name and name not in given
@@ -104,7 +105,7 @@ def _read(
     )
 
 
-def _with(spec: TensorSpec, quantization: Quantization | None) -> TensorSpec:
+def _with(spec: _Spec, quantization: Quantization | None) -> _Spec:
     if quantization is None or not spec.dtype.startswith(("int", "uint")):
         return spec
     return replace(spec, quantization=quantization)

@@ -16,7 +16,12 @@ from edgekit.models.onnx.control import CONTROL
 from edgekit.models.onnx.files import read_program, tensors
 from edgekit.models.onnx.graph import all_nodes, domain_of, in_order, label, needed, opsets_of
 from edgekit.models.onnx.operators import CONVERTERS, REFUSED
-from edgekit.models.onnx.parameters import DATA_DEPENDENT, OpenParameter, open_parameters
+from edgekit.models.onnx.parameters import (
+    DATA_DEPENDENT,
+    SELECTING,
+    OpenParameter,
+    open_parameters,
+)
 
 
 @dataclass(frozen=True)
@@ -85,7 +90,14 @@ def unsupported_operators(proto: onnx.ModelProto, inputs: Sequence[str]) -> tupl
             earlier.count + 1 if earlier else 1,
             hint,
         )
-    return (*missing.values(), *_open(open_parameters(live, inputs)))
+    found = [one for one in open_parameters(live, inputs) if one.operator not in SELECTING]
+    return (*missing.values(), *_open(found))
+
+
+def decides_sizes(proto: onnx.ModelProto, inputs: Sequence[str]) -> bool:
+    """Return whether data decides the size of a tensor in the graph."""
+    live = needed(in_order(proto.graph.node)[0], [item.name for item in proto.graph.output])
+    return any(one.operator in SELECTING for one in open_parameters(live, inputs))
 
 
 def is_supported(domain: str, operator: str, opsets: dict[str, int]) -> bool:

@@ -6,17 +6,14 @@ extents, functions that call themselves.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import onnx
 from google.protobuf.message import Message  # type: ignore[import-untyped]
 
 from edgekit.base.errors import ModelError
 from edgekit.models.onnx.graph import all_nodes, domain_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 NEWEST_OPSET = 2**31 - 1
 """The highest valid opset: ONNX counts in 32 bits."""

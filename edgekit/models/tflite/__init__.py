@@ -15,7 +15,14 @@ from edgekit.base.events import Events
 from edgekit.base.options import option
 from edgekit.base.tensors import OpenTensorSpec, TensorSpec
 from edgekit.base.tvm_compat import load_tvm
-from edgekit.models.model import Model, ModelScan, ModelSource, OperatorCount, UnsupportedOperator
+from edgekit.models.model import (
+    Model,
+    ModelScan,
+    ModelSource,
+    OperatorCount,
+    Signature,
+    UnsupportedOperator,
+)
 from edgekit.models.tflite.file import (
     BYTES_PER_ELEMENT,
     TfliteFile,
@@ -49,18 +56,23 @@ def scan(source: ModelSource) -> ModelScan:
             *(_open_spec(graph.tensors[i], shapes.get(i)) for i in graph.inputs),
             *(_as_open(state.input) for state in states),
         ),
-        outputs=(
-            *(
-                replace(_open_spec(graph.tensors[index], None), name=name)
-                for index, name in zip(graph.outputs, output_names(file), strict=True)
-            ),
-            *(_as_open(state.output) for state in states),
-        ),
+        outputs=_open_outputs(file),
         operators=tuple(OperatorCount(name, count) for name, count in counts.most_common()),
         parameters=sum(_stored_elements(tensor) for tensor in weights),
         parameter_bytes=sum(tensor.constant_bytes for tensor in weights),
         unsupported=unsupported_operators(file),
     )
+
+
+def signature(source: ModelSource) -> Signature:
+    """Return the inputs and outputs of the file."""
+    file = read_tflite(source.path)
+    shapes = _input_shapes(file.main, source)
+    inputs = (
+        *(_spec(file.main.tensors[i], shapes[i]) for i in file.main.inputs),
+        *(state.input for state in states_of(file)),
+    )
+    return Signature(inputs, _open_outputs(file))
 
 
 def load(source: ModelSource, events: Events) -> Model:
@@ -221,6 +233,17 @@ def _open_spec(tensor: TfliteTensor, closed: tuple[int, ...] | None) -> OpenTens
 
 def _spec(tensor: TfliteTensor, shape: tuple[int, ...]) -> TensorSpec:
     return TensorSpec(tensor.name, tensor.dtype, shape, tensor.quantization)
+
+
+def _open_outputs(file: TfliteFile) -> tuple[OpenTensorSpec, ...]:
+    tensors = [file.main.tensors[index] for index in file.main.outputs]
+    return (
+        *(
+            replace(_open_spec(tensor, None), name=name)
+            for tensor, name in zip(tensors, output_names(file), strict=True)
+        ),
+        *(_as_open(state.output) for state in states_of(file)),
+    )
 
 
 def _as_open(spec: TensorSpec) -> OpenTensorSpec:

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
+from tvm import relax
+
 from edgekit.models.control import (
-    BOTH_BRANCHES,
+    DECIDED_BRANCH,
+    DECIDED_LOOP,
     KNOWN_BRANCH,
     UNROLLED,
     check_length,
+    decided_branch,
+    decided_loop,
+    flag_of,
     known_scalar,
-    selected,
 )
 from edgekit.models.onnx.values import Value, is_known
 from edgekit.models.tflite.file import TfliteOperator, VariableKey
@@ -33,6 +39,11 @@ class Caller(Protocol):
     variables: dict[VariableKey, Value]
     """The values of all variables at this point of the program."""
 
+    @property
+    def builder(self) -> relax.BlockBuilder:
+        """The builder with the open function."""
+        ...
+
     def value(self, index: int) -> Value: ...
 
     def call(self, graph: int, arguments: Sequence[Value]) -> list[Value]:
@@ -41,10 +52,6 @@ class Caller(Protocol):
 
     def size_of(self, graph: int) -> int:
         """Return the number of a graph's operators."""
-        ...
-
-    def settle(self, value: Value) -> Value:
-        """Bind a value to a variable of the program."""
         ...
 
     def repaired(self, what: str) -> None: ...
@@ -75,33 +82,61 @@ def _if(caller: Caller, operator: TfliteOperator) -> list[Value]:
     if is_known(condition):
         caller.repaired(KNOWN_BRANCH)
         return caller.call(operator.graphs[int(not condition.reshape(-1)[0])], arguments)
-    before = dict(caller.variables)
-    taken = caller.call(operator.graphs[0], arguments)
-    after, keys = dict(caller.variables), list(before)
-    caller.variables.update(before)
-    other = caller.call(operator.graphs[1], arguments)
-    caller.repaired(BOTH_BRANCHES)
-    changed = [key for key in keys if after[key] is not caller.variables[key]]
-    results = selected(
-        condition,
-        [*taken, *(after[key] for key in changed)],
-        [*other, *(caller.variables[key] for key in changed)],
-        caller.settle,
+    caller.repaired(DECIDED_BRANCH)
+    keys, before = list(caller.variables), dict(caller.variables)
+
+    def branch(graph: int) -> list[Value]:
+        """Return the graph's results, then the variables after it."""
+        caller.variables.update(before)
+        results = caller.call(graph, arguments)
+        return [*results, *(caller.variables[key] for key in keys)]
+
+    results = decided_branch(
+        caller.builder, condition, [partial(branch, graph) for graph in operator.graphs]
     )
-    caller.variables.update(zip(changed, results[len(taken) :], strict=True))
-    return results[: len(taken)]
+    first = len(results) - len(keys)
+    caller.variables.update(zip(keys, results[first:], strict=True))
+    return results[:first]
 
 
 def _while(caller: Caller, operator: TfliteOperator) -> list[Value]:
     condition, body = operator.graphs
     values = [caller.value(index) for index in operator.inputs]
+    before = dict(caller.variables)
+    first = caller.call(condition, values)[0]
+    if not is_known(first):
+        caller.variables.update(before)
+        return _decided(caller, operator, first, values)
     caller.repaired(UNROLLED)
     iteration = 0
-    while known_scalar(caller.call(condition, values)[0], "condition", _COUNTED):
+    while known_scalar(first, "condition", _COUNTED):
         iteration += 1
         check_length(iteration, caller.size_of(body))
         values = caller.call(body, values)
+        first = caller.call(condition, values)[0]
     return values
+
+
+def _decided(
+    caller: Caller, operator: TfliteOperator, first: Value, values: list[Value]
+) -> list[Value]:
+    """Emit a loop that data ends. It carries the model's variables too."""
+    condition, body = operator.graphs
+    keys = list(caller.variables)
+    caller.repaired(DECIDED_LOOP)
+
+    def iteration(given: list[Value]) -> tuple[list[Value], list[Value]]:
+        caller.variables.update(zip(keys, given[1 + len(values) :], strict=True))
+        after = caller.call(body, given[1 : 1 + len(values)])
+        again = caller.call(condition, after)[0]
+        flag = flag_of(caller.builder, again)
+        return [flag, *after, *(caller.variables[key] for key in keys)], []
+
+    carried = [*values, *(caller.variables[key] for key in keys)]
+    flag = flag_of(caller.builder, first)
+    found = decided_loop(caller.builder, None, [flag, *carried], iteration)
+    caller.variables.update(zip(keys, found[1 + len(values) :], strict=True))
+    return found[1 : 1 + len(values)]
 
 
 CONTROL: Mapping[str, Callable[[Caller, TfliteOperator], list[Value]]] = {

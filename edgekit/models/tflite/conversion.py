@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 import tflite
@@ -17,6 +18,8 @@ class Conversion(Protocol):
     """The builder with the open function."""
 
     def get_input_tensors(self, op: tflite.Operator) -> list[TensorWrapper]: ...
+
+    def get_tensors(self, indices: Iterable[int]) -> list[TensorWrapper]: ...
 
     def get_output_tensors(self, op: tflite.Operator) -> list[TensorWrapper]: ...
 

@@ -23,7 +23,19 @@ from edgekit.base.tensors import Quantization
 from edgekit.models.naming import NamingBuilder
 from edgekit.models.onnx.node import RefusedError
 from edgekit.models.onnx.values import Value, is_known
-from edgekit.models.tflite import control, elementwise, layers, moves, pooling, shapes, transposed
+from edgekit.models.tflite import (
+    control,
+    detection,
+    elementwise,
+    further,
+    layers,
+    moves,
+    pooling,
+    recurrent,
+    reductions,
+    shapes,
+    transposed,
+)
 from edgekit.models.tflite.dynamic_range import rounded, weights_as_floats
 from edgekit.models.tflite.file import (
     TfliteFile,
@@ -32,7 +44,14 @@ from edgekit.models.tflite.file import (
     TfliteTensor,
     VariableKey,
 )
-from edgekit.models.tflite.operators import MOVED, has_float_input, place
+from edgekit.models.tflite.operators import (
+    CHOSEN,
+    DETECTION,
+    MOVED,
+    STATEFUL,
+    has_float_input,
+    place,
+)
 
 
 class NamedTensor(tflite.Tensor):  # type: ignore[misc]
@@ -83,7 +102,10 @@ class Converter(OperatorConverter):  # type: ignore[misc]
             RESIZE_NEAREST_NEIGHBOR=lambda op: moves.convert_resize_nearest(self, op),
             SPACE_TO_BATCH_ND=lambda op: moves.convert_space_to_batch(self, op),
             TRANSPOSE_CONV=lambda op: transposed.convert_transposed_convolution(self, op),
+            **{DETECTION: lambda op: detection.convert(self, op)},
             **elementwise.converters(self, dict(self.convert_map)),
+            **reductions.converters(self, dict(self.convert_map)),
+            **further.converters(self, dict(self.convert_map)),
         )
         self.repairs: list[str] = []
         self._resized = resized
@@ -91,6 +113,8 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         """The tensor of int8 weights that the current operator takes as floats."""
         self._known: dict[int, Array] = {}
         """The tensors whose values are known at import."""
+        self._widened: dict[int, Array] = {}
+        """The values of tensors that are constants of float16, as float32."""
         self._handles: dict[int, control.Handle] = {}
         """The tensors that stand for variables."""
         self.variables: dict[VariableKey, Value] = {}
@@ -125,6 +149,8 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         if self.is_prefetched(index):
             dense: Array = self.get_prefetched_node(index)
             return dense
+        if index in self._widened:
+            return self._widened[index]
         if not self.graph.tensors[index].is_constant:
             raise ValueError(
                 f"'{self.graph.tensors[index].name}' is computed when the model runs; "
@@ -196,6 +222,10 @@ class Converter(OperatorConverter):  # type: ignore[misc]
             callee.set_value(index, argument)
         callee.convert_graph()
         return [callee.value(index) for index in callee.graph.outputs]
+
+    @property
+    def builder(self) -> relax.BlockBuilder:
+        return self.bb
 
     def size_of(self, graph: int) -> int:
         return len(self.file.graphs[graph].operators)
@@ -270,10 +300,19 @@ class Converter(OperatorConverter):  # type: ignore[misc]
             for index, value in zip(operator.outputs, results, strict=True):
                 self.set_value(index, value)
             return
-        if operator.name in MOVED:
+        if operator.name in MOVED | CHOSEN:
             self._check_moves_unchanged(operator)
-        if has_float_input(self.graph, operator):
+        if operator.name == "DEQUANTIZE":
+            source = self.graph.tensors[operator.inputs[0]]
+            if source.is_constant and source.dtype == "float16" and not source.sparse:
+                stored = self.get_tensor_value(self._wrapper(operator.inputs[0]))
+                self._widened[operator.outputs[0]] = stored.astype("float32")
+        if operator.name in STATEFUL:
+            result = recurrent.convert(self, operator, flat)
+        elif has_float_input(self.graph, operator):
             result = self._with_rounded_input(operator, flat)
+        elif operator.name == "BATCH_MATMUL" and self._is_quantized(operator):
+            result = layers.convert_quantised_product(self, flat)
         else:
             result = self.convert_map[operator.name](op=flat)
         if result is None:  # The value is known, and TVM stored it for its readers.
@@ -296,6 +335,9 @@ class Converter(OperatorConverter):  # type: ignore[misc]
             options = tflite.FullyConnectedOptions()
             table = flat.BuiltinOptions()
             options.Init(table.Bytes, table.Pos)
+            depth = stored.shape[1]
+            if static_shape(data)[-1] != depth:  # LiteRT rounds the rows that it multiplies.
+                data, rank = self.settle(relax.op.reshape(data, (-1, depth))), 2
             axes, symmetric = [rank - 1], not options.AsymmetricQuantizeInputs()
         else:
             axes, symmetric = list(range(1, rank)), quantization.axis is None
@@ -324,9 +366,13 @@ class Converter(OperatorConverter):  # type: ignore[misc]
 
     def _check_moves_unchanged(self, operator: TfliteOperator) -> None:
         """Refuse to move quantised values between tensors with different quantisations."""
-        moved = [self.graph.tensors[operator.inputs[0]]]
+        moved = [self.graph.tensors[operator.inputs[operator.name == "SPLIT"]]]
+        if operator.name in ("PACK", "DYNAMIC_UPDATE_SLICE"):
+            moved = [self.graph.tensors[index] for index in operator.inputs[:2]]
         if operator.name == "PACK":
             moved = [self.graph.tensors[index] for index in operator.inputs]
+        if operator.name in CHOSEN:
+            moved = [self.graph.tensors[index] for index in operator.inputs[1:]]
         for source in moved:
             for index in operator.outputs:
                 if not _same_scale(source.quantization, self.graph.tensors[index].quantization):

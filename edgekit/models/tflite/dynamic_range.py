@@ -31,7 +31,7 @@ def rounded(builder: Any, data: Any, axes: list[int], symmetric: bool) -> Any:
     if symmetric:
         largest = builder.emit(op.max(op.abs(data), axes, keepdims=True))
         scale = _or_one(builder, largest, op.divide(largest, _number(127)))
-        steps = op.clip(_nearest(builder, builder.emit(op.divide(data, scale))), -127.0, 127.0)
+        steps = op.clip(nearest(builder, builder.emit(op.divide(data, scale))), -127.0, 127.0)
         return builder.emit(op.multiply(steps, scale))
     low = builder.emit(op.minimum(op.min(data, axes, keepdims=True), _number(0)))
     high = builder.emit(op.maximum(op.max(data, axes, keepdims=True), _number(0)))
@@ -40,7 +40,7 @@ def rounded(builder: Any, data: Any, axes: list[int], symmetric: bool) -> Any:
     zero = _zero(builder, builder.emit(op.divide(low, scale)), builder.emit(op.divide(high, scale)))
     inverse = builder.emit(op.divide(_number(1), scale))
     raised = builder.emit(op.add(op.multiply(data, inverse), zero))
-    steps = op.clip(_nearest(builder, raised), -128.0, 127.0)
+    steps = op.clip(nearest(builder, raised), -128.0, 127.0)
     return builder.emit(op.multiply(op.subtract(steps, zero), scale))
 
 
@@ -50,14 +50,14 @@ def _zero(builder: Any, low: Any, high: Any) -> Any:
     from_high = builder.emit(op.subtract(_number(127), high))
     nearer = op.less(op.add(op.abs(low), _number(128)), op.add(op.abs(high), _number(127)))
     chosen = builder.emit(op.where(nearer, from_low, from_high))
-    return builder.emit(op.clip(_nearest(builder, chosen), -128.0, 127.0))
+    return builder.emit(op.clip(nearest(builder, chosen), -128.0, 127.0))
 
 
 def _or_one(builder: Any, span: Any, scale: Any) -> Any:
     return builder.emit(op.where(op.equal(span, _number(0)), _number(1), scale))
 
 
-def _nearest(builder: Any, value: Any) -> Any:
+def nearest(builder: Any, value: Any) -> Any:
     """Round halves away from zero."""
     half = builder.emit(op.floor(op.add(op.abs(value), _number(0.5))))
     return builder.emit(op.multiply(op.sign(value), half))

@@ -57,8 +57,15 @@ BYTES_PER_ELEMENT = {
 
 VariableKey = tuple[str, str]
 """The container and the name of a variable, as the file has them."""
+_TENSOR = "variable tensor"
+"""What stands for the container of a variable that is a tensor of the main graph."""
 _CALLS = {"CALL": 1, "CALL_ONCE": 1, "IF": 2, "WHILE": 2}
 """The number of graphs that an operator calls."""
+
+
+def tensor_key(index: int) -> VariableKey:
+    """Return the key of a variable that is a tensor of the main graph."""
+    return _TENSOR, str(index)
 
 
 @dataclass(frozen=True)

@@ -89,6 +89,22 @@ def activated(converter: Conversion, product: Any, target: TensorWrapper, activa
     )
 
 
+def convert_quantised_product(converter: Conversion, operator: tflite.Operator) -> Any:
+    """Convert a quantised BATCH_MATMUL, which TVM takes for one of floats."""
+    first, second = converter.get_input_tensors(operator)
+    (target,) = converter.get_output_tensors(operator)
+    options = tflite.BatchMatMulOptions()
+    table = operator.BuiltinOptions()
+    options.Init(table.Bytes, table.Pos)
+    factors = []
+    for tensor, turned in ((first, options.AdjX()), (second, options.AdjY())):
+        value = converter.dequantize(converter.get_tensor_expr(tensor), tensor)
+        rank = len(converter.get_tensor_shape(tensor))
+        order = [*range(rank - 2), rank - 1, rank - 2]
+        factors.append(relax.op.permute_dims(value, order) if turned else value)
+    return converter.quantize(relax.op.matmul(*factors), target)
+
+
 def convert_softmax(converter: Conversion, operator: tflite.Operator) -> Any:
     """Convert SOFTMAX. TVM leaves out beta, the factor in front of the exponent."""
     (source,) = converter.get_input_tensors(operator)
@@ -97,9 +113,12 @@ def convert_softmax(converter: Conversion, operator: tflite.Operator) -> Any:
     table = operator.BuiltinOptions()
     options.Init(table.Bytes, table.Pos)
     data = converter.get_expr(source.tensor_idx)
+    dtype = "float32"
     if source.qnn_params:
         data = converter.dequantize(data, source)
+    else:
+        dtype = str(data.ty.dtype)
     if options.Beta() != 1.0:
-        data = relax.op.multiply(data, relax.const(options.Beta(), "float32"))
+        data = relax.op.multiply(data, relax.const(options.Beta(), dtype))
     result = relax.op.nn.softmax(data, axis=-1)
     return converter.quantize(result, target) if target.qnn_params else result

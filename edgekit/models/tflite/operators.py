@@ -9,37 +9,56 @@ from __future__ import annotations
 from collections import Counter
 
 from edgekit.models.model import UnsupportedOperator
-from edgekit.models.tflite.file import BYTES_PER_ELEMENT, TfliteFile, TfliteGraph, TfliteOperator
+from edgekit.models.tflite.file import (
+    BYTES_PER_ELEMENT,
+    TfliteFile,
+    TfliteGraph,
+    TfliteOperator,
+    TfliteTensor,
+)
 from edgekit.models.tflite.states import called_graphs, why_uninitialised
 
 _COMPUTED = """
-    ABS ADD ADD_N ARG_MAX ARG_MIN AVERAGE_POOL_2D BATCH_MATMUL CAST CEIL CONCATENATION CONV_2D COS
-    CUMSUM DEPTHWISE_CONV_2D DEQUANTIZE DENSIFY DIV ELU EQUAL EXP FILL FLOOR FLOOR_DIV FLOOR_MOD
-    FULLY_CONNECTED GELU GREATER GREATER_EQUAL HARD_SWISH L2_NORMALIZATION L2_POOL_2D LEAKY_RELU
-    LESS LESS_EQUAL LOG LOGICAL_AND LOGICAL_NOT LOGICAL_OR LOGISTIC
-    LOG_SOFTMAX MAXIMUM MAX_POOL_2D MEAN MINIMUM MUL NEG NOT_EQUAL ONE_HOT POW PRELU QUANTIZE
-    RANK REDUCE_ALL REDUCE_ANY REDUCE_MAX REDUCE_MIN REDUCE_PROD RELU RELU6 RELU_0_TO_1
-    RELU_N1_TO_1 RESIZE_BILINEAR ROUND RSQRT SELECT SELECT_V2 SHAPE SIGN SIN SOFTMAX SQRT SQUARE
-    SQUARED_DIFFERENCE SUB SUM TANH TOPK_V2 TRANSPOSE_CONV ZEROS_LIKE
+    ABS ADD ADD_N ARG_MAX ARG_MIN ATAN2 AVERAGE_POOL_2D BATCH_MATMUL BITWISE_XOR CAST CEIL
+    CONCATENATION CONV_2D CONV_3D COS CUMSUM DENSIFY DEPTHWISE_CONV_2D DEQUANTIZE DIV ELU
+    EMBEDDING_LOOKUP EQUAL EXP FILL FLOOR FLOOR_DIV FLOOR_MOD FULLY_CONNECTED GELU GREATER
+    GREATER_EQUAL HARD_SWISH L2_NORMALIZATION L2_POOL_2D LEAKY_RELU LESS LESS_EQUAL
+    LOG LOGICAL_AND LOGICAL_NOT LOGICAL_OR LOGISTIC LOG_SOFTMAX
+    MATRIX_DIAG MATRIX_SET_DIAG MAXIMUM MAX_POOL_2D MEAN MINIMUM MUL NEG NOT_EQUAL ONE_HOT POW
+    PRELU QUANTIZE REDUCE_ALL REDUCE_ANY REDUCE_MAX REDUCE_MIN REDUCE_PROD RELU RELU6
+    RELU_0_TO_1 RELU_N1_TO_1 RESIZE_BILINEAR RIGHT_SHIFT ROUND RSQRT SCATTER_ND SEGMENT_SUM SIGN
+    SIN SOFTMAX SQRT SQUARE SQUARED_DIFFERENCE SUB SUM TANH TOPK_V2 TRANSPOSE_CONV
+    UNSORTED_SEGMENT_MAX UNSORTED_SEGMENT_MIN UNSORTED_SEGMENT_PROD UNSORTED_SEGMENT_SUM
+    ZEROS_LIKE
 """
 COMPUTED = frozenset(_COMPUTED.split())
 _MOVED = """
-    BATCH_TO_SPACE_ND BROADCAST_TO DEPTH_TO_SPACE EXPAND_DIMS GATHER GATHER_ND MIRROR_PAD PACK PAD
-    PADV2 RESHAPE RESIZE_NEAREST_NEIGHBOR REVERSE_V2 SLICE SPACE_TO_BATCH_ND SPACE_TO_DEPTH SPLIT
-    SPLIT_V SQUEEZE STRIDED_SLICE TILE TRANSPOSE UNPACK
+    BATCH_TO_SPACE_ND BROADCAST_TO DEPTH_TO_SPACE DYNAMIC_UPDATE_SLICE EXPAND_DIMS GATHER
+    GATHER_ND MIRROR_PAD PACK PAD PADV2 RESHAPE RESIZE_NEAREST_NEIGHBOR REVERSE_SEQUENCE
+    REVERSE_V2 SLICE SPACE_TO_BATCH_ND SPACE_TO_DEPTH SPLIT SPLIT_V SQUEEZE STRIDED_SLICE TILE
+    TRANSPOSE UNPACK
 """
 MOVED = frozenset(_MOVED.split())
 """Operators that move values without changing them: quantised values move as they are."""
 
+_DESCRIBED = "RANK SHAPE"
+DESCRIBED = frozenset(_DESCRIBED.split())
+"""Operators of which only the shape of the input matters."""
+_CHOSEN = "SELECT SELECT_V2"
+CHOSEN = frozenset(_CHOSEN.split())
+"""Operators that take one of two values, which have one quantisation."""
+
 _COMPUTED_QUANTIZED = """
-    ABS ADD ARG_MAX ARG_MIN AVERAGE_POOL_2D CONCATENATION CONV_2D DEPTHWISE_CONV_2D DEQUANTIZE EQUAL
-    EXP FULLY_CONNECTED GREATER GREATER_EQUAL HARD_SWISH LEAKY_RELU LESS LESS_EQUAL LOGISTIC
-    LOG_SOFTMAX MAXIMUM MAX_POOL_2D MEAN MINIMUM MUL NOT_EQUAL QUANTIZE REDUCE_MAX REDUCE_MIN RELU
-    RELU6 RELU_N1_TO_1 RESIZE_BILINEAR SHAPE SOFTMAX SQUARED_DIFFERENCE SUB TANH TRANSPOSE_CONV
+    ABS ADD ARG_MAX ARG_MIN AVERAGE_POOL_2D BATCH_MATMUL CONCATENATION CONV_2D DEPTHWISE_CONV_2D
+    DEQUANTIZE EQUAL EXP FULLY_CONNECTED GREATER GREATER_EQUAL HARD_SWISH LEAKY_RELU LESS
+    LESS_EQUAL LOGISTIC LOG_SOFTMAX MAXIMUM MAX_POOL_2D MEAN MINIMUM MUL NOT_EQUAL QUANTIZE
+    REDUCE_MAX REDUCE_MIN RELU RELU6 RELU_N1_TO_1 RESIZE_BILINEAR SOFTMAX SQUARED_DIFFERENCE SUB
+    TANH TRANSPOSE_CONV
 """
 COMPUTED_QUANTIZED = frozenset(_COMPUTED_QUANTIZED.split())
 COARSE_IN_16_BITS = frozenset({"EXP", "RESIZE_BILINEAR"})
 """Operators whose results on int16 are far from the real ones in LiteRT."""
+COMPARISONS = frozenset(["EQUAL", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL", "NOT_EQUAL"])
 TYPES = frozenset(BYTES_PER_ELEMENT) - {"complex64", "float64", "uint16"}
 DYNAMIC_RANGE = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"})
 _STATEFUL = """
@@ -47,9 +66,12 @@ _STATEFUL = """
     UNIDIRECTIONAL_SEQUENCE_LSTM UNIDIRECTIONAL_SEQUENCE_RNN
 """
 STATEFUL = frozenset(_STATEFUL.split())
+"""Operators that keep state in variable tensors."""
 _CALLING = "ASSIGN_VARIABLE CALL CALL_ONCE IF READ_VARIABLE VAR_HANDLE WHILE"
 CALLING = frozenset(_CALLING.split())
 """Operators that call graphs or keep variables."""
+DETECTION = "CUSTOM:TFLite_Detection_PostProcess"
+"""The one custom operator that LiteRT brings: the end of SSD detectors."""
 CONTROL_FLOW = frozenset({"STABLEHLO_CASE", "STABLEHLO_WHILE"})
 
 
@@ -87,18 +109,34 @@ def place(graph: TfliteGraph, index: int) -> str:
 
 
 def why_unsupported(graph: TfliteGraph, operator: TfliteOperator) -> str | None:
-    name = operator.name
-    if name.startswith("CUSTOM:"):
+    if operator.name in CALLING:
+        return None
+    return why_never(operator.name) or _why_types_unsupported(graph, operator)
+
+
+def why_never(name: str) -> str | None:
+    """Say why no use of an operator can be imported; None if some uses can."""
+    if name.startswith("CUSTOM") and name != DETECTION:
         return "a custom operator exists only in the program it was made for"
     if name in CALLING:
         return None
-    if name in STATEFUL:
-        return "it keeps state from one run to the next"
     if name in CONTROL_FLOW:
         return "it chooses at run time what is computed"
-    if name not in COMPUTED and name not in MOVED:
+    if name == "LOCAL_RESPONSE_NORMALIZATION":
+        return "LiteRT's kernels for it sum over different channels"
+    if name not in {DETECTION} | COMPUTED | MOVED | DESCRIBED | CHOSEN | STATEFUL:
         return "the compiler has no counterpart for it"
-    return _why_types_unsupported(graph, operator)
+    return None
+
+
+def _why_state_unsupported(name: str, inputs: list[TfliteTensor]) -> str | None:
+    types = [tensor.dtype for tensor in inputs]
+    is_float = types[0] == "float32" and not {"int16", "uint8"} & set(types)
+    if is_float and (name != "SVDF" or types[1] == types[2]):
+        return None
+    if name == "SVDF" and types[0] == "int8" and types[2] == types[-1] == "int16":
+        return None
+    return "the compiler has it for float tensors, with weights of floats or int8"
 
 
 def _why_types_unsupported(graph: TfliteGraph, operator: TfliteOperator) -> str | None:
@@ -107,8 +145,14 @@ def _why_types_unsupported(graph: TfliteGraph, operator: TfliteOperator) -> str 
     for tensor in (*inputs, *outputs):
         if tensor.dtype not in TYPES:
             return f"the compiler has no {tensor.dtype} tensors"
-    if operator.name in MOVED:
+    if operator.name.startswith("MATRIX_") and inputs[0].dtype in ("bool", "float16"):
+        return f"LiteRT gives no defined result for {inputs[0].dtype}"
+    if operator.name in MOVED | DESCRIBED | CHOSEN:
         return None
+    if operator.name == DETECTION:
+        return None
+    if operator.name in STATEFUL:
+        return _why_state_unsupported(operator.name, inputs)
     quantized_inputs = [tensor for tensor in inputs if tensor.quantization]
     if not quantized_inputs and not any(tensor.quantization for tensor in outputs):
         return None
@@ -117,6 +161,9 @@ def _why_types_unsupported(graph: TfliteGraph, operator: TfliteOperator) -> str 
     computed = [tensor for tensor in (*inputs, *outputs) if not tensor.is_constant]
     if operator.name in COARSE_IN_16_BITS and any(tensor.dtype == "int16" for tensor in computed):
         return "LiteRT computes it in 16 bits from coarse tables, which edgekit does not have"
+    is_compared = operator.name in COMPARISONS and inputs[0].dtype == "int16"
+    if is_compared and inputs[0].quantization != inputs[1].quantization:
+        return "LiteRT compares stored numbers of 16 bits, whatever their scales are"
     if has_float_input(graph, operator):
         return None
     if operator.name != "DEQUANTIZE" and not any(tensor.quantization for tensor in computed):

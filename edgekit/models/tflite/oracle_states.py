@@ -1,12 +1,13 @@
 """Let LiteRT take and give the state of a model, so that each of its calls stands for itself.
 
-LiteRT keeps variables inside its interpreter. Two graphs are added to its copy of the file: one
-assigns all variables, the other reads them.
+LiteRT keeps variables inside its interpreter. Variable tensors are tensors of the main graph. For
+variables behind handles two graphs are added to its copy of the file: one assigns them, the other
+reads them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edgekit.base.arrays import Array
@@ -103,11 +104,26 @@ def name_of(place: int) -> str:
     return f"state_{place}"
 
 
-def write(interpreter: Any, values: Sequence[Array]) -> None:
-    runner = interpreter.get_signature_runner(WRITE)
-    runner(**{name_of(place): value for place, value in enumerate(values)})
+def write(interpreter: Any, states: Sequence[State], inputs: Mapping[str, Array]) -> None:
+    handled: dict[str, Array] = {}
+    for state in states:
+        value = inputs[state.input.name]
+        if state.variable.tensor >= 0:
+            interpreter.set_tensor(state.variable.tensor, value)
+        else:
+            handled[name_of(len(handled))] = value
+    if handled:
+        interpreter.get_signature_runner(WRITE)(**handled)
 
 
-def read(interpreter: Any, count: int) -> list[Array]:
-    found = interpreter.get_signature_runner(READ)()
-    return [found[name_of(place)] for place in range(count)]
+def read(interpreter: Any, states: Sequence[State]) -> list[Array]:
+    values = []
+    handled = sum(state.variable.tensor < 0 for state in states)
+    found = interpreter.get_signature_runner(READ)() if handled else {}
+    waiting = iter(range(handled))
+    for state in states:
+        if state.variable.tensor >= 0:
+            values.append(interpreter.get_tensor(state.variable.tensor))
+        else:
+            values.append(found[name_of(next(waiting))])
+    return values

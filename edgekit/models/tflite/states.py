@@ -10,10 +10,12 @@ import numpy as np
 from edgekit.base.arrays import Array
 from edgekit.base.tensors import Quantization, TensorSpec
 from edgekit.models.tflite.file import (
+    BYTES_PER_ELEMENT,
     TfliteFile,
     TfliteGraph,
     TfliteOperator,
     VariableKey,
+    tensor_key,
     values_of,
 )
 
@@ -29,6 +31,10 @@ class Variable:
     quantization: Quantization | None
     assigned: bool
     """Whether a call of the model changes the variable; one that stays the same is a constant."""
+    name: str
+    """The name that its state has, if no other tensor has it."""
+    tensor: int = -1
+    """The tensor of the main graph that is the variable; -1 for one behind a handle."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +60,7 @@ def called_graphs(file: TfliteFile, *, initialising: bool = False) -> tuple[Tfli
 
 
 def variables_of(file: TfliteFile) -> Mapping[VariableKey, Variable]:
-    """Return the variables whose first values are constants, in the order of the file."""
+    """Return the variables whose first values are known, in the order of the file."""
     first: dict[VariableKey, Variable] = {}
     changed = {key for graph in called_graphs(file) for key, _ in _assignments(graph)}
     for graph in initial_graphs(file):
@@ -62,8 +68,23 @@ def variables_of(file: TfliteFile) -> Mapping[VariableKey, Variable]:
             tensor = graph.tensors[index]
             if tensor.is_constant and not tensor.sparse:
                 value = values_of(file, tensor)
-                first[key] = Variable(key, value, tensor.quantization, key in changed)
-    return first
+                name = key[1] or "state"
+                first[key] = Variable(key, value, tensor.quantization, key in changed, name)
+    return {**first, **_variable_tensors(file)}
+
+
+def _variable_tensors(file: TfliteFile) -> dict[VariableKey, Variable]:
+    """Return the tensors that keep their values, which LiteRT clears when it loads the file."""
+    found: dict[VariableKey, Variable] = {}
+    for index, tensor in enumerate(file.main.tensors):
+        if tensor.variable and not tensor.is_constant and tensor.dtype in BYTES_PER_ELEMENT:
+            stored = tensor.quantization
+            zero = stored.zero_points[0] if stored is not None and tensor.dtype == "int8" else 0
+            # A view of one number: a file may declare what no memory holds.
+            value = np.broadcast_to(np.array(zero, tensor.dtype), tensor.shape)
+            key = tensor_key(index)
+            found[key] = Variable(key, value, stored, True, tensor.name, index)
+    return found
 
 
 def initial_graphs(file: TfliteFile) -> Iterator[TfliteGraph]:
@@ -79,7 +100,7 @@ def states_of(file: TfliteFile) -> tuple[State, ...]:
     states = []
     for variable in variables_of(file).values():
         if variable.assigned:
-            name = _free(variable.key[1] or "state", taken)
+            name = _free(variable.name, taken)
             following = _free(f"{name}_next", taken)
             value = variable.initial
             spec = TensorSpec(name, value.dtype.name, value.shape, variable.quantization, following)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edgekit.base.errors import ModelError
+from edgekit.base.errors import ModelError, UnsupportedModelError
 from edgekit.base.json_reader import JsonError, read_json_object
 from edgekit.base.tensors import OpenTensorSpec
 from edgekit.base.wording import size
@@ -55,6 +55,8 @@ DTYPES = {
     12: "bool",
     13: "bfloat16",
     28: "uint16",
+    34: "uint32",
+    35: "uint64",
 }
 BYTES_PER_ELEMENT = {
     "bool": 1,
@@ -66,9 +68,15 @@ BYTES_PER_ELEMENT = {
     "uint16": 2,
     "float32": 4,
     "int32": 4,
+    "uint32": 4,
     "float64": 8,
     "int64": 8,
+    "uint64": 8,
 }
+
+_COMPLEX = {9: "complex32", 10: "complex64", 11: "complex128"}
+_STRIDED = 7
+"""The number of a layout in which a tensor's elements all have a place."""
 
 
 @dataclass(frozen=True)
@@ -315,6 +323,24 @@ def _unique(names: list[str], place: int) -> str:
 
 
 def _spec(value: dict[str, Any], name: str) -> OpenTensorSpec:
+    if value.get("layout", _STRIDED) != _STRIDED:
+        raise UnsupportedModelError(
+            f"{name} is a sparse tensor, and edgekit passes only dense ones",
+            hint="export a module that returns its .to_dense(), or that makes it from dense inputs",
+        )
+    if value["dtype"] in _COMPLEX:
+        raise UnsupportedModelError(
+            f"{name} holds complex numbers ({_COMPLEX[value['dtype']]}), and edgekit passes only "
+            "real ones",
+            hint="export a module that takes and returns pairs of real numbers: "
+            "torch.view_as_real(x), torch.view_as_complex(x)",
+        )
+    if value["dtype"] not in DTYPES:
+        raise UnsupportedModelError(
+            f"{name} is of a type that edgekit does not pass: number {value['dtype']} of "
+            "PyTorch's, such as float8",
+            hint="export a module that converts it, with .to(torch.float32)",
+        )
     return OpenTensorSpec(name, _dtype(value["dtype"]), tuple(_extent(s) for s in value["sizes"]))
 
 

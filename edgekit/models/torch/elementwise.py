@@ -178,6 +178,21 @@ def _in_float32(function: Function) -> Function:
 decomposes(aten.lerp)(_in_float32(aten.lerp))
 
 
+@decomposes(aten.linalg_vector_norm)
+def _vector_norm(
+    value: Tensor, order: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Any:
+    """Add half precision in float32, and name all axes. The exporter forgets to keep them."""
+    axes = list(range(value.ndim)) if dim is None else dim
+    kind = dtype or value.dtype
+    if axes == dim and not is_half(value) and kind == value.dtype:
+        return NotImplemented
+    if not value.ndim:
+        return value.abs().to(kind) if order != 0 else (value != 0).to(kind)
+    wide = value.float() if kind in (torch.float16, torch.bfloat16) else value.to(kind)
+    return aten.linalg_vector_norm(wide, order, axes, keepdim).to(kind)
+
+
 def _log_of_sum(exponent: Function, factor: float) -> Function:
     """Return a decomposition that takes the larger operand out, so that nothing overflows."""
 
@@ -259,6 +274,13 @@ def _isfinite(value: Tensor) -> Any:
     if not value.dtype.is_floating_point:
         return torch.ones_like(value, dtype=torch.bool)
     return value.abs() < math.inf
+
+
+@decomposes(aten.isnan)
+def _isnan(value: Tensor) -> Any:
+    if value.dtype.is_floating_point or value.is_complex():
+        return NotImplemented
+    return torch.zeros_like(value, dtype=torch.bool)
 
 
 @decomposes(aten.all)

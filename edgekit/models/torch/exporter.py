@@ -94,9 +94,21 @@ def _registry() -> ONNXRegistry:
 @cache
 def _decompositions() -> dict[Any, Callable[..., Any]]:
     """Return ours and the exporter's in one table, so that ours apply inside what PyTorch
-    decomposes."""
+    decomposes. A call that ours leaves goes to PyTorch's."""
     translated = {*_decomp.get_onnx_implemented_overloads(_torchlib()), *TRANSLATIONS}
-    return {**_decomp.create_onnx_friendly_decomposition_table(translated), **DECOMPOSITIONS}
+    table: dict[Any, Callable[..., Any]]
+    table = _decomp.create_onnx_friendly_decomposition_table(translated)
+    for operator, function in DECOMPOSITIONS.items():
+        table[operator] = _first(function, table[operator]) if operator in table else function
+    return table
+
+
+def _first(function: Callable[..., Any], other: Callable[..., Any]) -> Callable[..., Any]:
+    def decompose(*arguments: Any, **options: Any) -> Any:
+        found = function(*arguments, **options)
+        return other(*arguments, **options) if found is NotImplemented else found
+
+    return decompose
 
 
 def _decomposed(path: Path, program: ExportedProgram) -> ExportedProgram:

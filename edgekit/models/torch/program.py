@@ -62,8 +62,10 @@ def open_program(source: ModelSource) -> OpenedProgram:
 
 
 def specialised(opened: OpenedProgram, inputs: tuple[TensorSpec, ...]) -> ExportedProgram:
-    """Return the program for these shapes; one with open shapes is exported again."""
-    if not any(spec.open_dimensions for spec in opened.outline.inputs):
+    """Return the program for these shapes; one with open shapes is exported again, unless a
+    dimension varies: then all stay open."""
+    is_open = any(spec.open_dimensions for spec in opened.outline.inputs)
+    if not is_open or any(spec.varying for spec in inputs):
         return opened.program
     torch = import_torch()
     tensors = [torch.zeros(spec.shape, dtype=getattr(torch, spec.dtype)) for spec in inputs]

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgekit.models.torch.decomposing import aten, decomposes
+from edgekit.models.torch.decomposing import DECOMPOSITIONS, Function, aten, decomposes
 
 
 def _written(value: Tensor, places: Tensor, source: Tensor) -> Tensor:
@@ -80,6 +80,11 @@ def _scattered_mean(
     include_self: bool = True,
 ) -> Any:
     """Divide a sum by its count. The exporter writes the last element instead of the mean."""
+    if value.dtype == torch.bool:
+        found = aten.scatter_reduce(
+            value.int(), dim, index, source.int(), reduce, include_self=include_self
+        )
+        return found.bool()
     if reduce != "mean":
         return NotImplemented
     shape = value.shape
@@ -91,6 +96,30 @@ def _scattered_mean(
     total = start.scatter_add(dim, index, source)
     mode = None if value.dtype.is_floating_point else "floor"
     return torch.div(total, counts, rounding_mode=mode).reshape(shape)
+
+
+@decomposes(aten.index_put, aten._unsafe_index_put)
+def _index_put(
+    value: Tensor, indices: Any, source: Tensor, accumulate: bool = False, *_: Any
+) -> Any:
+    if value.dtype != torch.bool or not accumulate:
+        return NotImplemented
+    return value.int().index_put(indices, source.int(), accumulate).bool()
+
+
+def _of_truths(operator: Any) -> Function:
+    """Return a decomposition that adds truths as numbers."""
+
+    def compute(value: Tensor, dim: int, index: Tensor, source: Tensor, **options: Any) -> Any:
+        if value.dtype != torch.bool:
+            return NotImplemented
+        return operator(value.int(), dim, index, source.int(), **options).bool()
+
+    return compute
+
+
+DECOMPOSITIONS[aten.scatter_add.default] = _of_truths(torch.scatter_add)
+DECOMPOSITIONS[aten.index_add.default] = _of_truths(torch.index_add)
 
 
 @decomposes(aten.index_select)

@@ -38,6 +38,14 @@ def _average(
     return total / divisor_override
 
 
+@decomposes(aten.conv3d)
+def _unbiased(value: Tensor, weight: Tensor, bias: Tensor | None = None, *options: Any) -> Any:
+    """Name the bias. The exporter's own, where there is none, has one dimension too many."""
+    if bias is not None:
+        return NotImplemented
+    return aten.conv3d(value, weight, weight.new_zeros(weight.shape[0]), *options)
+
+
 @decomposes(aten.cross_entropy_loss)
 def _cross_entropy(
     scores: Tensor,
@@ -91,11 +99,30 @@ def _adaptive_max(value: Tensor, output_size: list[int]) -> Any:
 
 @decomposes(aten._adaptive_avg_pool3d)
 def _adaptive_average(value: Tensor, output_size: list[int]) -> Any:
+    wide = value.float() if is_half(value) else value
     for axis, count in zip((-3, -2, -1), output_size, strict=True):
         ends = _windows(value.shape[axis], count)
-        means = [value.narrow(axis, left, right - left).mean(axis) for left, right in ends]
-        value = torch.stack(means, axis)
-    return value
+        means = [wide.narrow(axis, left, right - left).mean(axis) for left, right in ends]
+        wide = torch.stack(means, axis)
+    return wide.to(value.dtype)
+
+
+@decomposes(aten.native_layer_norm)
+def _layer_norm(value: Tensor, *arguments: Any) -> Any:
+    """Return mean and deviation in half precision. ONNX's operator returns them in float32."""
+    if not is_half(value):
+        return NotImplemented
+    wide = (each.float() if is_half(each) else each for each in (value, *arguments))
+    return tuple(each.to(value.dtype) for each in aten.native_layer_norm(*wide))
+
+
+@decomposes(aten.soft_margin_loss)
+def _soft_margin_loss(value: Tensor, target: Tensor, reduction: int = 1) -> Any:
+    """Round each step to half precision, as PyTorch does, which may overflow."""
+    if not is_half(value):
+        return NotImplemented
+    losses = torch.log1p(torch.exp(-value * target))
+    return (losses, losses.mean(), losses.sum())[reduction]
 
 
 @decomposes(aten.embedding_bag, aten._embedding_bag, aten._embedding_bag_forward_only)

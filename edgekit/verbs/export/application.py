@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,12 +22,15 @@ from edgekit.bundle.manifest import Manifest
 from edgekit.cross.cmake import toolchain_file
 from edgekit.cross.library_code import is_program
 from edgekit.devices.elf import read_elf
+from edgekit.profiles.architecture import architecture
 from edgekit.profiles.board import Board, load_board
-from edgekit.profiles.cpu import architecture
 from edgekit.profiles.toolchain import Toolchain, load_toolchain
+from edgekit.verbs.export.ends_source import ends_source
 from edgekit.verbs.export.model_header import model_header
 from edgekit.verbs.export.record import RECORD, Record, check_destination, sums_of, write_record
 from edgekit.verbs.export.template import TEMPLATE, filled, program_name
+from edgekit.verbs.export.web import check_sizes, write_page
+from edgekit.verbs.export.wrappers import module_name, write_wrappers
 from edgekit.version import __version__
 
 _AGENT = PACKAGE / "agent" / "src"
@@ -49,10 +53,19 @@ class ExportResult:
     program: str
     """The name of the program, its unit and its folder on the board."""
     board: str
-    toolchain: str
+    toolchain: str | None
+    """The toolchain that compiles the application; None if nothing is left to compile."""
     model: int
+    """The bytes of the model's libraries."""
+    wrappers: Mapping[str, int]
+    """The bytes of the source for each language that calls the model."""
     files: int
     archive: Path | None
+
+    @property
+    def total(self) -> int:
+        """The bytes of the model and of the wrappers."""
+        return self.model + sum(self.wrappers.values())
 
 
 def export(
@@ -73,17 +86,26 @@ def export(
     board = load_board(manifest.board.name, folder)
     toolchain = load_toolchain(manifest.toolchain.name, folder)
     assert bundle.oracle  # the application's test compares with expected outputs
-    _check_device(bundle)
-    _check_form(bundle)
-    _check_architecture(bundle, toolchain)
+    in_engine = manifest.board.in_engine
+    if in_engine:
+        check_sizes(bundle)
+    else:
+        _check_device(bundle)
+        _check_form(bundle)
+        _check_architecture(bundle, toolchain)
     check_destination(out)
     program = program_name(manifest.model.name)
     with ExitStack() as replacing, events.stage("write the application") as stage:
         with storage_errors("write the application", out):
             made = replacing.enter_context(replace_directory(out))
-            _write_sources(made, manifest, program)
-            _write_build_files(made, bundle, board, toolchain, program)
-            _copy_binaries(made, bundle)
+            if in_engine:
+                wrappers: Mapping[str, int] = {"JavaScript": write_page(made, bundle, program)}
+                bundle.copy_file(bundle.library.name, made / bundle.library.name)
+            else:
+                _write_sources(made, manifest, program)
+                _write_build_files(made, bundle, board, toolchain, program)
+                wrappers = write_wrappers(made, bundle, architecture(toolchain.triple))
+                _copy_binaries(made, bundle)
             _copy_samples(made, bundle)
             sums = sums_of(made)
             names = (manifest.model.name, board.name, toolchain.name, bundle.digest)
@@ -98,8 +120,9 @@ def export(
         path=out,
         program=program,
         board=board.name,
-        toolchain=toolchain.name,
+        toolchain=None if in_engine else toolchain.name,
         model=sum(f.size for f in manifest.files if f.role not in _REFERENCE),
+        wrappers=wrappers,
         files=len(sums),
         archive=zipped if archive else None,
     )
@@ -148,6 +171,7 @@ def _write_sources(folder: Path, manifest: Manifest, program: str) -> None:
     for shared in (*(_AGENT / name for name in ("tensor.h", "npy.h", "npy.cc")), INTERFACE):
         shutil.copyfile(shared, source / shared.name)
     (source / "model.h").write_text(model_header(manifest, program), encoding="ascii")
+    (source / "ends.c").write_text(ends_source(manifest), encoding="ascii")
 
 
 def _write_build_files(
@@ -155,6 +179,7 @@ def _write_build_files(
 ) -> None:
     values = {
         "program": program,
+        "module": module_name(program),
         "board": board.name,
         "title": f"{program} on {board.name}",
         "memory": f"{board.memory.ram >> 20}M",

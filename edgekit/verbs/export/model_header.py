@@ -23,7 +23,8 @@ namespace model {{
 struct TensorInfo {{
   const char* name;
   const char* dtype;  // as numpy names it
-  std::vector<int64_t> shape;
+  std::vector<int64_t> shape;     // where a size varies, its largest
+  std::vector<int64_t> smallest;  // where a size varies, its smallest
   size_t bytes;
   // If quantised: real = scale * (stored - zero point), one of each, or one for each step along
   // the axis.
@@ -34,6 +35,8 @@ struct TensorInfo {{
 
 inline constexpr char kName[] = {name};
 inline constexpr char kProgram[] = {program};
+
+inline constexpr bool kVaries = {varies};
 
 inline const std::vector<TensorInfo> kInputs = {{
 {inputs}
@@ -52,9 +55,16 @@ def model_header(manifest: Manifest, program: str) -> str:
         version=__version__,
         name=c_string(manifest.model.name),
         program=c_string(program),
+        varies="true" if varies(manifest) else "false",
         inputs=_lines(entry.spec for entry in manifest.inputs),
         outputs=_lines(entry.spec for entry in manifest.outputs),
     )
+
+
+def varies(manifest: Manifest) -> bool:
+    """Tell whether the size of an input or output differs from run to run."""
+    inputs, outputs = manifest.inputs, manifest.outputs
+    return any(spec.varying for spec in (*(e.spec for e in inputs), *(e.spec for e in outputs)))
 
 
 def _lines(specs: Iterable[TensorSpec]) -> str:
@@ -66,10 +76,12 @@ def _tensor(spec: TensorSpec) -> str:
     scales = quantization.scales if quantization else ()
     zero_points = quantization.zero_points if quantization else ()
     axis = -1 if quantization is None or quantization.axis is None else quantization.axis
+    smallest = {one.dimension: one.smallest for one in spec.varying}
     fields = (
         c_string(spec.name),
         c_string(spec.dtype),
         _braced(spec.shape),
+        _braced(smallest.get(i, extent) for i, extent in enumerate(spec.shape)),
         str(spec.elements * numpy_dtype(spec.dtype).itemsize),
         _braced(scales),
         _braced(zero_points),

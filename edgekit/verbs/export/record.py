@@ -15,7 +15,8 @@ from edgekit.base.options import option
 
 RECORD = "edgekit-export.json"
 _LARGEST = 1 << 20
-_BUILD_FOLDER, _BUILD_MARK = "build", "CMakeCache.txt"
+_BUILT = {"build": "CMakeCache.txt", "rust/target": "CACHEDIR.TAG", "python/__pycache__": "."}
+"""The folders that compilers make in an export, and what shows that they made them."""
 
 
 @dataclass(frozen=True)
@@ -53,18 +54,19 @@ def check_destination(out: Path) -> None:
         lost = _would_be_lost(out)
     if lost is not None:
         raise UsageError(
-            f"{out} holds {lost!r}, which no export wrote so and which would be lost",
+            f"{out} holds {lost!r}, which an export would replace",
             hint="choose a folder that is new or empty with -o, and take over what has changed",
         )
 
 
 def _would_be_lost(folder: Path) -> str | None:
-    """Return the first file that is not as an export left it. CMake's build/ does not count."""
+    """Return the first file that is not as an export left it, or None. What compilers made does not
+    count."""
     sums = _read_sums(folder)
     for current, folders, files in os.walk(folder):
         place = Path(current)
-        if place == folder and (folder / _BUILD_FOLDER / _BUILD_MARK).is_file():
-            folders.remove(_BUILD_FOLDER)
+        inside = place.relative_to(folder)
+        folders[:] = [name for name in folders if not _is_built(folder, inside / name)]
         links = [name for name in folders if (place / name).is_symlink()]
         for name in sorted([*files, *links]):
             path = place / name
@@ -75,6 +77,11 @@ def _would_be_lost(folder: Path) -> str | None:
             if recorded is None or path.is_symlink() or sha256_file(path) != recorded:
                 return relative
     return None
+
+
+def _is_built(folder: Path, path: Path) -> bool:
+    mark = _BUILT.get(path.as_posix())
+    return mark is not None and (folder / path / mark).exists()
 
 
 def _read_sums(folder: Path) -> Mapping[str, str]:

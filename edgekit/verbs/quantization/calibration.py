@@ -14,7 +14,7 @@ from edgekit.base.errors import InputError
 from edgekit.base.npy import NpyError, open_npz, read_npy_header
 from edgekit.base.options import option
 from edgekit.base.tensors import TensorSpec
-from edgekit.bundle.folder import InputEntry
+from edgekit.bundle.manifest import InputEntry
 from edgekit.bundle.samples import InputFile, count_samples, iterate_samples
 from edgekit.models.inputs import reference_inputs
 

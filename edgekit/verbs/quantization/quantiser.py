@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 import onnx
 import onnx.numpy_helper
+import onnx.shape_inference
 import onnx.version_converter
 from onnxruntime.quantization import (
     CalibrationDataReader,
@@ -87,7 +88,8 @@ def prepared(model: onnx.ModelProto, inputs: tuple[TensorSpec, ...], scratch: Pa
     plain, ready = scratch / "closed.onnx", scratch / "prepared.onnx"
     onnx.save(closed, plain)
     with _quiet():
-        for skip_symbolic in (False, True):  # the inference of symbols fails for some operators
+        # The inference of symbols fails for some operators, and loading it takes half a second.
+        for skip_symbolic in (True,) if _shapes_are_known(closed) else (False, True):
             try:
                 quant_pre_process(str(plain), str(ready), skip_symbolic_shape=skip_symbolic)
                 break
@@ -100,6 +102,18 @@ def prepared(model: onnx.ModelProto, inputs: tuple[TensorSpec, ...], scratch: Pa
                         f"{option('shape')}",
                     ) from error
     return ready
+
+
+def _shapes_are_known(model: onnx.ModelProto) -> bool:
+    """Return whether ONNX's own inference finds the shape of every tensor."""
+    graph = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
+    known = {
+        item.name
+        for item in (*graph.value_info, *graph.output)
+        if item.type.tensor_type.HasField("shape")
+        and all(extent.HasField("dim_value") for extent in item.type.tensor_type.shape.dim)
+    }
+    return all(name in known for node in graph.node for name in node.output if name)
 
 
 def _recent(model: onnx.ModelProto) -> onnx.ModelProto:

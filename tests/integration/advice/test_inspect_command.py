@@ -16,7 +16,8 @@ from support.profiles import machine_without_profiles
 from support.tflite_models import Op, T, tflite_bytes
 
 from edgekit.building.build import build
-from edgekit.bundle.folder import Region, write_manifest
+from edgekit.bundle.folder import write_manifest
+from edgekit.bundle.manifest import Region
 from edgekit.cli.program import run_command_line
 
 Extents = list[int | str]

@@ -97,10 +97,10 @@ def test_what_was_measured_goes_before_what_is_promised(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("measured_by", "unit", "shown"),
     [
-        ("emulator", "seconds", "6 ms emulated"),
         ("emulator", "instructions", "0 instructions emulated"),
-        ("simulator", "seconds", "6 ms simulated"),
-        (None, "seconds", "6 ms of unknown origin"),
+        pytest.param("emulator", "seconds", "6 ms emulated", marks=pytest.mark.slow),
+        pytest.param("simulator", "seconds", "6 ms simulated", marks=pytest.mark.slow),
+        pytest.param(None, "seconds", "6 ms of unknown origin", marks=pytest.mark.slow),
     ],
 )
 def test_only_what_hardware_measured_ranks(

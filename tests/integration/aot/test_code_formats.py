@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import re
 import subprocess
 import zipfile
@@ -34,6 +36,14 @@ from edgekit.profiles.toolchain import load_toolchain
 pytestmark = needs(*CORTEX_M)
 
 BOARD = "mps2-an386"
+PROJECTS = {
+    "platformio": "examples/reference/src/reference.c",
+    "esp-idf": "examples/reference/main/app_main.c",
+    "zephyr": "samples/reference/src/main.c",
+    "rust": "tests/reference.c",
+}
+"""The program of each that runs the reference inputs."""
+_APP_MAIN = "void app_main(void);\nint main(void) { app_main(); return 0; }\n"
 PACK = "edgekit.small.1.0.0.pack"
 _ARDUINO_H = """\
 #include <math.h>
@@ -91,6 +101,7 @@ def test_each_format_adds_its_files_and_nothing_else(bundles: Mapping[str, Bundl
         "static-lib": ["static-lib/libsmall.a", "static-lib/README.md", "static-lib/small.h"],
         "cmsis-pack": [PACK],
         "arduino": ["arduino/small.zip"],
+        **{project: [f"{project}/small.zip"] for project in PROJECTS},
     }
     plain = {file.sha256 for file in bundles["c"].manifest.files}
     for bundle in bundles.values():
@@ -98,7 +109,7 @@ def test_each_format_adds_its_files_and_nothing_else(bundles: Mapping[str, Bundl
         assert bundle.manifest.reproducible
 
 
-@pytest.mark.parametrize("code_format", ["static-lib", "cmsis-pack", "arduino"])
+@pytest.mark.parametrize("code_format", ["static-lib", "cmsis-pack", "arduino", "zephyr"])
 def test_the_same_build_gives_the_same_package(
     bundles: Mapping[str, Bundle], model: Path, tmp_path: Path, code_format: CodeFormat
 ) -> None:
@@ -173,6 +184,78 @@ def test_the_sketch_notices_a_wrong_result(bundles: Mapping[str, Bundle], tmp_pa
     end = text.index(",", begin)
     vectors.write_text(f"{text[:begin]} 1000{text[end:]}")
     assert "NOT as expected" in _sketch_output(tmp_path / "small", "small", tmp_path)
+
+
+@pytest.mark.parametrize("project", PROJECTS)
+def test_the_part_of_a_project_runs_the_reference_inputs(
+    project: str, bundles: Mapping[str, Bundle], tmp_path: Path
+) -> None:
+    with zipfile.ZipFile(bundles[project].path / project / "small.zip") as archive:
+        archive.extractall(tmp_path)
+    root = tmp_path / "small"
+    sources = [*root.glob("src/*.c"), root / PROJECTS[project]]
+    if project == "esp-idf":
+        (tmp_path / "shim.c").write_text(_APP_MAIN)
+        sources.append(tmp_path / "shim.c")
+
+    output = run_on("m4", sources, includes=[root / "src"]).output
+
+    assert output.count(": ok") == len(bundles[project].manifest.outputs)
+    assert "NOT" not in output
+    gaps = [path for path in root.rglob("*") if path.is_file() and b"{{" in path.read_bytes()]
+    assert not gaps, "every gap of a template is filled"
+
+
+@needs("cmake")
+@pytest.mark.parametrize(
+    ("project", "file", "command"),
+    [
+        ("esp-idf", "CMakeLists.txt", "idf_component_register"),
+        ("zephyr", "zephyr/CMakeLists.txt", "zephyr_library_sources"),
+    ],
+)
+def test_a_project_lists_the_sources_that_it_has(
+    project: str, file: str, command: str, bundles: Mapping[str, Bundle], tmp_path: Path
+) -> None:
+    with zipfile.ZipFile(bundles[project].path / project / "small.zip") as archive:
+        archive.extractall(tmp_path)
+    root = tmp_path / "small"
+    others = ("target_compile_options", "zephyr_include_directories", "zephyr_library_named")
+    script = [f"function({name})\nendfunction()" for name in (*others, "zephyr_library")]
+    script += ["function(zephyr_library_compile_options)\nendfunction()"]
+    script += [f'function({command})\n  message("${{ARGN}}")\nendfunction()']
+    script += ["set(CONFIG_SMALL y)", f"include({root / file})"]
+    (tmp_path / "listed.cmake").write_text("\n".join(script))
+
+    said = subprocess.run(
+        ["cmake", "-P", str(tmp_path / "listed.cmake")], capture_output=True, text=True, check=True
+    )
+
+    listed = re.findall(r"[^;\s]+\.c\b", said.stderr)
+    assert listed
+    assert all((root / (root / file).parent / name).is_file() for name in listed)
+
+
+@needs("rust")
+def test_the_crate_compiles_its_c_and_passes_its_test(
+    bundles: Mapping[str, Bundle], tmp_path: Path
+) -> None:
+    with zipfile.ZipFile(bundles["rust"].path / "rust/small.zip") as archive:
+        archive.extractall(tmp_path)
+
+    # The home of the tests has no settings of rustup.
+    rustup = Path(pwd.getpwuid(os.getuid()).pw_dir) / ".rustup"
+    own = {"RUSTUP_HOME": str(rustup), **os.environ} if rustup.is_dir() else None
+    done = subprocess.run(
+        ["cargo", "test", "--offline", "--features", "reference"],
+        cwd=tmp_path / "small",
+        env=own,
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "the_outputs_are_the_expected_ones ... ok" in done.stdout
 
 
 def test_the_arduino_library_says_what_it_is(bundles: Mapping[str, Bundle]) -> None:

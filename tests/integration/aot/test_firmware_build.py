@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -16,27 +17,25 @@ from edgekit.aot.firmware.firmware_file import read_firmware
 from edgekit.aot.firmware.memory import layout_of
 from edgekit.aot.firmware.tree import read_tree
 from edgekit.base.errors import BuildError, BundleError, MissingToolError, UsageError
-from edgekit.profiles.board import board_names, load_board
+from edgekit.profiles.board import board_names, load_board, toolchain_of
 from edgekit.profiles.toolchain import load_toolchain
 
 TOOLCHAIN = load_toolchain("arm-none-eabi")
 BOARDS = [name for name in board_names() if load_board(name).firmware is not None]
 
-pytestmark = needs("gcc-arm")
+pytestmark = needs("gcc-arm", "gcc-riscv32", "picolibc")
 
 
 @pytest.mark.parametrize("name", BOARDS)
 def test_a_firmware_lies_where_the_board_has_memory(name: str, tmp_path: Path) -> None:
     board = load_board(name)
-    built = build_firmware([write_c_tree(tmp_path / "c")], board, TOOLCHAIN, tmp_path / "out")
+    toolchain = toolchain_of(board)
+    built = build_firmware([write_c_tree(tmp_path / "c")], board, toolchain, tmp_path / "out")
 
     layout = layout_of(board)
-    symbols = {
-        parts[2]: int(parts[0], 16)
-        for line in subprocess.check_output(["arm-none-eabi-nm", built.elf], text=True).splitlines()
-        if len(parts := line.split()) == 3
-    }
-    assert symbols["vectors"] == layout.boot.start
+    symbols = _symbols(built.elf)
+    first = symbols.get("vectors", symbols["reset_handler"])
+    assert first == layout.boot.start + (256 if "boot_from_flash" in symbols else 0)
     assert symbols["ek_stack_start"] == layout.stack.start
     assert symbols["ek_stack_top"] - symbols["ek_stack_start"] == built.stack
     assert layout.arena.start <= symbols["ek_arena"] < layout.arena.start + layout.arena.size
@@ -45,6 +44,39 @@ def test_a_firmware_lies_where_the_board_has_memory(name: str, tmp_path: Path) -
     assert layout.weights.start <= weights < layout.weights.start + layout.weights.size
     assert built.flash < 6000
     assert built.ram - built.arena - built.stack < 2000
+
+
+def _symbols(elf: Path) -> dict[str, int]:
+    lines = subprocess.check_output(["nm", elf], text=True).splitlines()
+    return {p[2]: int(p[0], 16) for line in lines if len(p := line.split()) == 3}
+
+
+def _first_bytes(name: str, folder: Path) -> bytes:
+    """What the flash of a board holds from its beginning."""
+    board = load_board(name)
+    built = build_firmware([write_c_tree(folder / "c")], board, toolchain_of(board), folder / "out")
+    start = layout_of(board).boot.start
+    return dict(read_firmware(built.elf).contents())[start]
+
+
+def test_the_rp2040_starts_what_its_boot_loader_accepts(tmp_path: Path) -> None:
+    """The checksum is of section 2.8.1.3.1 of its data sheet, computed bit by bit."""
+    code = _first_bytes("rp2040", tmp_path)[:256]
+    crc = 0xFFFFFFFF
+    for byte in code[:252]:
+        for bit in range(7, -1, -1):
+            carry = (crc >> 31) ^ (byte >> bit & 1)
+            crc = (crc << 1 & 0xFFFFFFFF) ^ (0x04C11DB7 if carry else 0)
+    assert crc == int.from_bytes(code[252:], "little")
+
+
+@pytest.mark.parametrize(("name", "program"), [("rp2350", 0x1021), ("rp2350-riscv", 0x1101)])
+def test_the_rp2350_finds_what_its_boot_loader_looks_for(
+    name: str, program: int, tmp_path: Path
+) -> None:
+    words = struct.unpack("<1024I", _first_bytes(name, tmp_path)[:4096].ljust(4096, b"\0"))
+    at = words.index(0xFFFFDED3)
+    assert words[at + 1 : at + 5] == (program << 16 | 0x142, 0x1FF, 0, 0xAB123579)
 
 
 def test_sizes_are_those_that_the_toolchain_tells(tmp_path: Path) -> None:

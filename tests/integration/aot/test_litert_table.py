@@ -102,4 +102,5 @@ int main(void)
 
 
 def test_every_computed_operator_is_in_the_table() -> None:
-    assert set(CASES) >= COMPUTED_QUANTIZED - {"SHAPE"}
+    elsewhere = {"BATCH_MATMUL"}  # tests/support/tflite_operators.py
+    assert set(CASES) >= COMPUTED_QUANTIZED - {"SHAPE"} - elsewhere

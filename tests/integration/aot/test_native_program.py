@@ -6,6 +6,7 @@ import ctypes
 import re
 import subprocess
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from support.onnx_models import onnx_model
 from support.source import ROOT
 
 from edgekit.aot.native.write import NativeProgram
+from edgekit.aot.operators import CallKernel
 from edgekit.backends.offloading import compile_model
 from edgekit.building.build import build
 from edgekit.bundle.folder import Bundle
@@ -185,3 +187,113 @@ def test_threads_share_nothing_by_accident(checks: str, tmp_path: Path) -> None:
     said = subprocess.run([program], capture_output=True, text=True, check=False)
 
     assert (said.returncode, said.stdout) == (0, "0\n"), said.stderr
+
+
+def layers_of(path: Path) -> tuple[list[tuple[str, ...]], list[str]]:
+    """Return the layers of each step, and the kernel of each call of one."""
+    code = compile_model(
+        import_model(open_model(path)), load_board("local").target, linked=True
+    ).code
+    assert isinstance(code, NativeProgram)
+    calls = [step.operator for step in code.program.steps]
+    kernels = [call.kernel for call in calls if isinstance(call, CallKernel)]
+    return [step.layers for step in code.program.steps], kernels
+
+
+def test_equal_layers_share_a_kernel_and_keep_their_names(tmp_path: Path) -> None:
+    weights = {f"{word}{k}": array for k in (0, 1) for word, array in a_layer().items()}
+    tensors = ["x", "y0", "y1"]
+    nodes = [
+        node
+        for k in (0, 1)
+        for node in (
+            helper.make_node("MatMul", [tensors[k], f"w{k}"], [f"m{k}"], name=f"/{k}/MatMul"),
+            helper.make_node("Add", [f"m{k}", f"b{k}"], [f"a{k}"], name=f"/{k}/Add"),
+            helper.make_node("Relu", [f"a{k}"], [f"y{k}"], name=f"/{k}/Relu"),
+        )
+    ]
+    onnx.save(onnx_model(nodes, {"x": [4, 16]}, ["y1"], weights), tmp_path / "two.onnx")
+
+    layers, kernels = layers_of(tmp_path / "two.onnx")
+
+    assert layers == [(f"/{k}/MatMul", f"/{k}/Add", f"/{k}/Relu") for k in (0, 1)]
+    assert len(kernels) == 2 and len(set(kernels)) == 1
+
+
+def a_layer() -> dict[str, np.ndarray]:
+    return {
+        "w": RANDOM.standard_normal((16, 16)).astype("float32"),
+        "b": RANDOM.standard_normal(16).astype("float32"),
+    }
+
+
+def images(path: Path) -> Path:
+    """Blocks of depthwise and pointwise convolutions with batch norm, pooling and a classifier."""
+    weights: dict[str, np.ndarray] = {"out": RANDOM.standard_normal((8, 5)).astype("float32")}
+    nodes, tensor = [], "x"
+    for k, (kernel, group) in enumerate(((3, 1), (3, 8), (1, 1), (3, 8), (1, 1))):
+        shape = (8, (3 if k == 0 else 8) // group, kernel, kernel)
+        weights[f"w{k}"] = RANDOM.standard_normal(shape).astype("float32")
+        for word in ("scale", "shift", "mean", "variance"):
+            weights[f"{word}{k}"] = RANDOM.uniform(0.5, 1, 8).astype("float32")
+        pads = [kernel // 2] * 4
+        normal = [f"c{k}", f"scale{k}", f"shift{k}", f"mean{k}", f"variance{k}"]
+        convolution = helper.make_node(
+            "Conv", [tensor, f"w{k}"], [f"c{k}"], f"/{k}/Conv", group=group, pads=pads
+        )
+        nodes += [
+            convolution,
+            helper.make_node("BatchNormalization", normal, [f"n{k}"], f"/{k}/Norm"),
+            helper.make_node("Relu", [f"n{k}"], [f"r{k}"], f"/{k}/Relu"),
+        ]
+        tensor = f"r{k}"
+    nodes += [
+        helper.make_node("GlobalAveragePool", [tensor], ["p"], "/pool"),
+        helper.make_node("Flatten", ["p"], ["f"], "/flatten"),
+        helper.make_node("MatMul", ["f", "out"], ["y"], "/classifier"),
+    ]
+    onnx.save(onnx_model(nodes, {"x": [1, 3, 16, 16]}, ["y"], weights), path)
+    return path
+
+
+def words(path: Path) -> Path:
+    """Two blocks of attention, layer norm and a gated product, each after a residual."""
+    weights: dict[str, np.ndarray] = {"half": np.array(0.25, np.float32)}
+    nodes, tensor = [], "x"
+    for k in (0, 1):
+        for word in "qkvo":
+            weights[f"{word}{k}w"] = RANDOM.standard_normal((16, 16)).astype("float32") / 4
+            if word != "o":
+                given = [tensor, f"{word}{k}w"]
+                nodes.append(helper.make_node("MatMul", given, [f"{word}{k}"], f"/{k}/{word}"))
+        weights[f"one{k}"] = np.ones(16, np.float32)
+        nodes += [
+            helper.make_node("Transpose", [f"k{k}"], [f"t{k}"], f"/{k}/turn", perm=[0, 2, 1]),
+            helper.make_node("MatMul", [f"q{k}", f"t{k}"], [f"s{k}"], f"/{k}/scores"),
+            helper.make_node("Mul", [f"s{k}", "half"], [f"h{k}"], f"/{k}/scale"),
+            helper.make_node("Softmax", [f"h{k}"], [f"a{k}"], f"/{k}/softmax"),
+            helper.make_node("MatMul", [f"a{k}", f"v{k}"], [f"c{k}"], f"/{k}/context"),
+            helper.make_node("MatMul", [f"c{k}", f"o{k}w"], [f"p{k}"], f"/{k}/o"),
+            helper.make_node("Add", [tensor, f"p{k}"], [f"r{k}"], f"/{k}/residual"),
+            helper.make_node(
+                "LayerNormalization", [f"r{k}", f"one{k}", f"one{k}"], [f"n{k}"], f"/{k}/norm"
+            ),
+            helper.make_node("Sigmoid", [f"n{k}"], [f"g{k}"], f"/{k}/sigmoid"),
+        ]
+        tensor = f"g{k}"
+    model = onnx_model(nodes, {"x": [1, 6, 16]}, [tensor], weights)
+    onnx.save(model, path)
+    return path
+
+
+@pytest.mark.parametrize("network", [images, words])
+def test_every_step_names_nodes_of_the_model(
+    network: Callable[[Path], Path], tmp_path: Path
+) -> None:
+    path = network(tmp_path / "model.onnx")
+    nodes = {node.name for node in onnx.load(path).graph.node}
+
+    layers, _ = layers_of(path)
+
+    assert layers
+    assert [step for step in layers if not step or not set(step) <= nodes] == []

@@ -224,7 +224,8 @@ def _check_export(folder: Path) -> None:
 
 def test_a_folder_of_weights_says_the_same(lab: Lab) -> None:
     from edgekit.api.functions import make_request
-    from edgekit.building.partition import export_regions, partition
+    from edgekit.backends.region_export import export_regions
+    from edgekit.building.partition import partition
 
     request = make_request(Path("net.onnx"), "local", None, {}, {}, offload=("loops",))
     regions = partition(request).regions

@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +25,11 @@ board = "local"
 board = "rpi4"
 host = "evil.example"
 """
+_BACKGROUND = """
+import fcntl, os, subprocess, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+sys.exit(subprocess.run(sys.argv[1:], preexec_fn=os.setpgrp).returncode)
+"""
 
 
 @dataclass(frozen=True)
@@ -34,7 +40,7 @@ class Clone:
     @property
     def environment(self) -> dict[str, str]:
         kept = environment({"XDG_DATA_HOME": str(self.folder.parent / "data")})
-        return {k: v for k, v in kept.items() if k not in ("EDGEKIT_TRUSTED_PATH", "CI")}
+        return {k: v for k, v in kept.items() if k != "EDGEKIT_TRUSTED_PATH"}
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """There is no terminal to ask on."""
@@ -48,12 +54,14 @@ class Clone:
             timeout=_PATIENCE_SECONDS,
         )
 
-    def typed(self, answer: str, *arguments: str) -> tuple[int, str]:
+    def typed(
+        self, answer: str, *arguments: str, started_by: tuple[str, ...] = ()
+    ) -> tuple[int, str]:
         """A person at a terminal gives one answer, if asked. Gives the exit code and the screen."""
         ours, theirs = pty.openpty()
         os.write(ours, f"{answer}\n".encode())
         process = subprocess.Popen(
-            command_line(*arguments),
+            [*started_by, *command_line(*arguments)],
             cwd=self.folder,
             env=self.environment,
             stdin=theirs,
@@ -114,6 +122,18 @@ def test_where_nobody_can_be_asked_it_is_an_error_that_names_the_command(clone: 
     assert not clone.mark.exists()
 
 
+def test_a_job_of_ci_is_never_asked_even_at_a_terminal(
+    clone: Clone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CI", "true")
+
+    code, screen = clone.typed("y", "build")
+
+    assert code == 14
+    assert f"edgekit trust {clone.folder}" in screen
+    assert not clone.mark.exists()
+
+
 def test_a_profile_alone_is_an_error_too(clone: Clone) -> None:
     (clone.folder / "edgekit.toml").unlink()
 
@@ -131,6 +151,25 @@ def test_a_person_who_says_no_is_obeyed(clone: Clone) -> None:
     assert "evil.example" in screen
     assert str(clone.folder / "compiler") in screen
     assert not clone.mark.exists()
+
+
+def test_a_question_without_an_answer_says_that_the_command_waits(clone: Clone) -> None:
+    end_of_input = "\x04"
+
+    code, screen = clone.typed(end_of_input, "farm", "up")
+
+    assert code == 130
+    assert "This command waits. [y/N]:" in screen
+    assert screen.splitlines()[-1].startswith("error: interrupted")
+
+
+def test_a_command_in_the_background_of_a_terminal_does_not_ask(clone: Clone) -> None:
+    """Its terminal would stop it at the question, without a word."""
+    code, screen = clone.typed("y", "farm", "up", started_by=(sys.executable, "-c", _BACKGROUND))
+
+    assert code == 14
+    assert "[y/N]" not in screen
+    assert f"edgekit trust {clone.folder}" in screen
 
 
 def test_a_person_who_says_yes_is_asked_once(clone: Clone) -> None:

@@ -54,7 +54,9 @@ def test_a_toolchain_for_another_processor_is_refused_before_anything_is_compile
 ) -> None:
     heard: list[Event] = []
     request = replace(request_for(model, board), toolchain=load_toolchain(toolchain))
-    with pytest.raises(UsageError, match=f"{toolchain} makes code for arm, and {board} runs") as e:
+    with pytest.raises(
+        UsageError, match=f"{toolchain} makes code for cortex-m, and {board} runs"
+    ) as e:
         build(request, tmp_path / "b", events=Events(heard.append))
     assert e.value.hint == f"leave --toolchain out: {board} has its own, {request.board.toolchain}"
     assert heard == []

@@ -14,6 +14,7 @@ from pathlib import Path
 import click
 import pytest
 
+import edgekit
 import edgekit.cli
 from edgekit.cli.program import run_command_line
 from edgekit.version import __version__
@@ -278,6 +279,22 @@ def test_ctrl_c_while_modules_load_ends_the_program_without_a_traceback(tmp_path
 
     assert process.returncode == -signal.SIGINT, "which a shell shows as 130"
     assert said == ""
+
+
+def test_ctrl_c_is_answered_before_anything_that_takes_time_is_loaded() -> None:
+    before_main = "import sys; sys.path.insert(0, sys.argv[1]); known = set(sys.modules)"
+    program = f"{before_main}; import edgekit.__main__; print(*sorted(set(sys.modules) - known))"
+    root = str(Path(edgekit.__file__).resolve().parent.parent)
+    result = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", program, root],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    # A module that is built into Python is known from the start in some versions.
+    loaded = set(result.stdout.split()) - {"_signal"}
+    assert loaded == {"__future__", "edgekit", "edgekit.__main__", "edgekit.version"}
 
 
 @pytest.mark.parametrize("more", [(), ("--json",)])

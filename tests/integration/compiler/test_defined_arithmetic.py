@@ -6,11 +6,14 @@ The results are those of docs/verify.md, worked out here in Python's own integer
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from graphs.c_library import FLAGS, run_tree
 from onnx import helper
@@ -22,8 +25,17 @@ from edgekit.aot.generators import portable_generators
 from edgekit.aot.job import TreeJob
 from edgekit.aot.tree import Origin
 from edgekit.aot.write import write_tree
+from edgekit.base.tvm_compat import load_tvm
 from edgekit.models.model import import_model, open_model
 
+tvm = load_tvm()
+import tvm_ffi  # noqa: E402
+from tvm import ir, tirx  # noqa: E402
+
+from edgekit.compiler.passes.defined_arithmetic import defined_arithmetic  # noqa: E402
+from edgekit.compiler.passes.propagate_nan import propagate_nan  # noqa: E402
+
+RANDOM = np.random.default_rng(0)
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 FLOATS = ("float32", "float64")
 
@@ -173,3 +185,61 @@ def test_a_maximum_is_nan_where_either_operand_is(run: Run, tmp_path: Path) -> N
 
     np.testing.assert_array_equal(found["Max"], np.maximum(feeds["a"], feeds["b"]))
     np.testing.assert_array_equal(found["Min"], np.minimum(feeds["a"], feeds["b"]))
+
+
+def chain(kind: str, depth: int) -> tuple[list[onnx.NodeProto], dict[str, np.ndarray]]:
+    """A chain that becomes one kernel, each of its operations guarded."""
+    is_whole = kind == "division"
+    dtype = "int64" if is_whole else "float32"
+    values = RANDOM.integers(-10_000, 10_000, (6, 2)).astype(dtype)
+    feeds = {"x": values, "z": np.full((6, 2), 3, dtype)}
+    nodes, last = [], "x"
+    for step in range(depth):
+        name = f"t{step}"
+        if is_whole:
+            nodes.append(helper.make_node(("Div", "Mod")[step % 2], [last, "z"], [name]))
+        elif kind == "maximum":
+            nodes.append(helper.make_node("Mul", [last, "z"], [f"{name}_product"]))
+            operator = ("Max", "Min")[step % 2]
+            nodes.append(helper.make_node(operator, [f"{name}_product", "z"], [name]))
+        else:
+            nodes.append(helper.make_node("Div", [last, "z"], [f"{name}_part"]))
+            nodes.append(helper.make_node("Cast", [f"{name}_part"], [f"{name}_whole"], to=6))
+            nodes.append(helper.make_node("Cast", [f"{name}_whole"], [name], to=1))
+        last = name
+    return nodes, feeds
+
+
+@pytest.mark.parametrize("kind", ["division", "maximum", "conversion"])
+def test_a_long_chain_is_compiled_and_right(kind: str, tmp_path: Path) -> None:
+    """Each step once multiplied the work of the one before: with `Let`, and in TVM's simplifier."""
+    nodes, feeds = chain(kind, 24)
+    model = model_of(nodes, feeds, tmp_path)
+
+    found = as_library(model, feeds)
+
+    wanted = onnxruntime.InferenceSession(str(model)).run([nodes[-1].output[0]], feeds)[0]
+    np.testing.assert_array_equal(found[nodes[-1].output[0]], wanted)
+
+
+def test_the_code_of_a_chain_grows_by_the_same_with_each_step() -> None:
+    def kernel(depth: int) -> Any:
+        source, target = (tirx.decl_buffer((4,), "int64", name=name) for name in ("source", "made"))
+        value = tirx.BufferLoad(source, [tirx.const(0, "int32")])
+        for step in range(depth):
+            divisor = tirx.BufferLoad(source, [tirx.const(1, "int32")])
+            value = (tirx.Div, tirx.Mod)[step % 2](value, divisor)
+            value = tirx.Cast(
+                "int64", tirx.Max(tirx.Cast("float32", value), tirx.Cast("float32", divisor))
+            )
+        store = tirx.BufferStore(target, value, [tirx.const(0, "int32")])
+        module = tvm.IRModule({"main": tirx.PrimFunc([source, target], store)})
+        return defined_arithmetic()(propagate_nan()(module))["main"].body
+
+    def calls(depth: int) -> tuple[int, int]:
+        counts = Counter[str]()
+        tvm_ffi.structural_walk(kernel(depth), (tirx.Let, lambda let: counts.update(["let"])))
+        tvm_ffi.structural_walk(kernel(depth), (ir.Call, lambda call: counts.update(["call"])))
+        return counts["let"], counts["call"]
+
+    assert [calls(depth) for depth in (2, 4, 16)] == [(0, 6), (0, 12), (0, 48)]

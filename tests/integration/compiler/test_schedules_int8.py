@@ -17,8 +17,8 @@ from support.tflite_models import write_model
 from edgekit.backends.offloading import compile_model
 from edgekit.models.model import ModelSource, import_model
 from edgekit.models.oracle import oracle_for
+from edgekit.profiles.architecture import architectures
 from edgekit.profiles.cpu import Target, this_cpu
-from edgekit.profiles.instruction_sets import X86_CPUS
 
 LEVELS = {
     "alderlake": "AVX-VNNI",
@@ -34,8 +34,8 @@ def targets() -> list[Target | None]:
     cpu, mine = this_cpu()
     if cpu.arch != "x86_64":
         return [None]
-    has = set(cpu.features)
-    runs = [name for name in LEVELS if set(X86_CPUS.get(name, ())) <= has]
+    has, known = set(cpu.features), architectures()[cpu.arch]
+    runs = [name for name in LEVELS if set(known.instructions(name)) <= has]
     return [None, *(replace(mine, cpu=name, features=()) for name in runs)]
 
 

@@ -22,6 +22,7 @@ def own_libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, archives in (
         ("ncnn", ["libncnn.a"]),
         ("acl", ["libarm_compute-static.a"]),  # as newer releases have it: one archive
+        ("onnxruntime", ["libonnxruntime.so.1"]),
     ):
         (tmp_path / name / "include").mkdir(parents=True)
         (tmp_path / name / "lib").mkdir()
@@ -37,8 +38,7 @@ def test_every_library_of_a_board_is_reported(tmp_path: Path) -> None:
     report = json.loads(done.stdout)
     assert (report["board"], report["toolchain"]) == ("rpi4", "aarch64-linux-gnu")
     assert [(one["name"], one["folder"]) for one in report["libraries"]] == [
-        ("ncnn", str(tmp_path / "ncnn")),
-        ("acl", str(tmp_path / "acl")),
+        (name, str(tmp_path / name)) for name in ("ncnn", "acl", "onnxruntime")
     ]
 
 

@@ -208,7 +208,7 @@ def test_openocd_over_there_says_what_is_wrong(server: SshServer) -> None:
         device.held() as line,
         pytest.raises(DeviceError, match=r"no debug probe is attached to .*127\.0\.0\.1"),
     ):
-        device.write(toy_firmware("stm32f746g-disco"), tools=line.tools)
+        device.write(toy_firmware("stm32f746g-disco"), line=line)
 
 
 def test_what_can_only_be_written_on_the_spot_is_told(m4: SerialDevice, server: SshServer) -> None:

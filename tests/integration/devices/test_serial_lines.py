@@ -31,7 +31,7 @@ from edgekit.devices.serial.link import FirmwareFault, NoAnswer
 from edgekit.devices.serial.messages import ANSWER, FAULT, Request
 from edgekit.devices.serial.monitor import Seen, watch
 from edgekit.devices.serial.port import held
-from edgekit.farm.line_watch import watch_line
+from edgekit.farm.worker import watch_line
 from edgekit.profiles.board import load_board
 
 BOARD = load_board("stm32f746g-disco")

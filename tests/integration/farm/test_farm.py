@@ -28,9 +28,9 @@ from support.stores import a_point, a_run, a_session, save_records, save_session
 from edgekit.base.events import SILENT
 from edgekit.base.unix_sockets import reachable
 from edgekit.devices.keeper_client import farm_folder
+from edgekit.devices.keeper_messages import DeviceStatus, FarmStatus, Lease
 from edgekit.farm.keeper import Keeper
 from edgekit.farm.plan import FarmPlan, Member
-from edgekit.farm.status import DeviceStatus, FarmStatus, Lease
 from edgekit.farm.web.prometheus import as_metrics
 from edgekit.rpc.protocol import TrackerAddress
 from edgekit.store.database import close_store, open_store

@@ -21,11 +21,11 @@ from edgekit.base.errors import DeviceError, EdgekitError, UsageError
 from edgekit.base.events import SILENT
 from edgekit.devices import lending
 from edgekit.devices.base import DeviceBusy
+from edgekit.devices.keeper_messages import DeviceStatus
 from edgekit.devices.lending import NO_LENDER, LeaseOver, lent
 from edgekit.devices.serial.device import SerialDevice
 from edgekit.farm.control import drain, farm_status, resume
 from edgekit.farm.plan import Member
-from edgekit.farm.status import DeviceStatus
 from edgekit.profiles.board import load_board
 
 
@@ -195,7 +195,7 @@ def test_a_killed_farm_keeps_its_clients_waiting_for_as_long_as_they_would_wait(
     farm.start()
     found = lending._found_after_restart("wing", "", 3.0, time.monotonic(), SILENT)
     assert found is not None
-    assert found["name"] == "wing"
+    assert found.name == "wing"
 
 
 def test_a_farm_that_ends_in_an_orderly_way_keeps_no_client_waiting(

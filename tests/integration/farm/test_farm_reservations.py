@@ -17,11 +17,11 @@ from support.rpc_lab import eventually
 from edgekit.base.errors import UsageError
 from edgekit.cli.program import run_command_line
 from edgekit.devices.base import DeviceBusy
+from edgekit.devices.keeper_messages import DeviceStatus
 from edgekit.devices.lending import FARM, lent
 from edgekit.farm.control import farm_status, release, reserve
+from edgekit.farm.loans import reservations_file
 from edgekit.farm.plan import Member
-from edgekit.farm.reservations import reservations_file
-from edgekit.farm.status import DeviceStatus
 from edgekit.farm.web.page import devices_table
 
 ME = f"{getpass.getuser()}@{socket.gethostname()}"

@@ -11,10 +11,12 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from support.building import write_model
-from support.onnx_models import judged_by_onnxruntime
 
 from edgekit.models.ends.postprocess import Boxes, Classes, Mask, Text
-from edgekit.models.onnx.files import read_program
+from edgekit.models.model import signature_of
+from edgekit.models.onnx.ends.graphs import front_graph
+from edgekit.models.oracle import oracle_for
+from edgekit.models.oracle_process import in_this_process
 from edgekit.project.file import Project, choose_model, init_project, read_project
 
 BOXES = {"boxes", "scores", "classes"}
@@ -58,18 +60,43 @@ def model(
 
 def run(project: Project) -> dict[str, np.ndarray]:
     """Run the proposed program in onnxruntime on a picture."""
-    program = read_program(choose_model(project, None, {}, {}))
-    (item,) = program.graph.input
+    source = choose_model(project, None, {}, {})
+    front = front_graph(source.ends, signature_of(source).inputs)
+    assert front is not None
+    (item,) = front.model.graph.input
     shape = [extent.dim_value for extent in item.type.tensor_type.shape.dim]
     pixels = np.random.default_rng(1).integers(0, 256, shape, dtype=np.uint8)
-    values = judged_by_onnxruntime(program, {item.name: pixels})
-    return {end.name: value for end, value in zip(program.graph.output, values, strict=True)}
+    return oracle_for(source, in_this_process).run({item.name: pixels})
 
 
 @pytest.mark.parametrize(
     ("picture", "outputs", "options", "task", "decode", "made"),
     [
         ([1, 3, 640, 640], {"output0": [1, 84, 8400]}, {}, Boxes, "yolov8", BOXES),
+        (
+            [1, 3, 320, 320],
+            {"output0": [1, 6300, 5 + 2 + 32], "output1": [1, 32, 80, 80]},
+            {"task": "segment", "names": "{0: 'a', 1: 'b'}"},
+            Boxes,
+            "yolov5",
+            {*BOXES, "masks"},
+        ),
+        (
+            [1, 3, 320, 320],
+            {"output0": [1, 4 + 2 + 32, 2100], "output1": [1, 32, 80, 80]},
+            {"task": "segment", "names": "{0: 'a', 1: 'b'}"},
+            Boxes,
+            "yolov8",
+            BOXES | {"masks"},
+        ),
+        (
+            [1, 3, 320, 320],
+            {"output0": [1, 4 + 1 + 51, 2100]},
+            {"task": "pose", "kpt_shape": "[17, 3]", "names": "{0: 'person'}"},
+            Boxes,
+            "yolov8",
+            BOXES | {"landmarks"},
+        ),
         ([1, 3, 320, 320], {"output0": [1, 2100, 85]}, {}, None, None, set()),
         ([1, 3, 320, 320], {"output0": [1, 6300, 85]}, {}, Boxes, "yolov5", BOXES),
         ([1, 3, 320, 320], {"output0": [1, 300, 6]}, {}, Boxes, "end2end", BOXES),

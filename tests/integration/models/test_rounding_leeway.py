@@ -419,3 +419,41 @@ def test_a_float_beyond_the_whole_numbers_has_no_right_result(tmp_path: Path) ->
     assert not compare(expected, {"y": nearest}, [spec]).passed
     assert compare(expected, {"y": nearest}, [spec], tolerance).passed
     assert not compare(expected, {"y": nearest + 1}, [spec], tolerance).passed
+
+
+def test_a_quantised_model_whose_products_share_weights_has_a_leeway_and_a_time(
+    tmp_path: Path,
+) -> None:
+    """onnxruntime 1.31, told to be precise, can't load this with its optimisations."""
+    random = np.random.default_rng(4)
+    weights = {
+        "s": np.array(0.02, "float32"),
+        "z": np.array(0, "int8"),
+        "w": random.integers(-127, 127, (32, 32)).astype("int8"),
+    }
+    nodes = [helper.make_node("DequantizeLinear", ["w", "s", "z"], ["weight"])]
+    last = "x"
+    for i in range(2):
+        nodes += [
+            helper.make_node("QuantizeLinear", [last, "s", "z"], [f"q{i}"]),
+            helper.make_node("DequantizeLinear", [f"q{i}", "s", "z"], [f"d{i}"]),
+            helper.make_node("Gemm", [f"d{i}", "weight", f"b{i}"], [f"m{i}"], transB=1),
+        ]
+        weights[f"bias{i}"] = random.integers(-9, 9, 32).astype("int32")
+        weights["product"] = np.array(0.0004, "float32")
+        weights["zero"] = np.array(0, "int32")
+        nodes.insert(
+            0, helper.make_node("DequantizeLinear", [f"bias{i}", "product", "zero"], [f"b{i}"])
+        )
+        last = f"m{i}"
+    nodes += [
+        helper.make_node("QuantizeLinear", [last, "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["y"]),
+    ]
+    file = tmp_path / "shared.onnx"
+    onnx.save(onnx_model(nodes, {"x": [1, 32]}, ["y"], weights), file)
+    oracle = oracle_for(open_model(file))
+    inputs = {"x": random.uniform(-0.1, 0.1, (1, 32)).astype("float32")}
+
+    assert oracle.leeways(inputs, oracle.run(inputs))["y"].allowed >= 0.02
+    assert len(oracle.time(inputs, threads=1, runs=3)) == 3

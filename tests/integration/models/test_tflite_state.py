@@ -194,9 +194,14 @@ def test_a_loop_with_a_known_count_is_written_out(tmp_path: Path) -> None:
     assert "loops were written out, iteration by iteration" in import_model(source).repairs
 
 
-def test_a_loop_that_the_data_decides_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedModelError, match="condition is computed on the device"):
-        import_model(write_model(tmp_path, looped(until="input")))
+@pytest.mark.parametrize("count", [0, 1, 2, 5])
+def test_a_loop_that_data_ends_runs_until_then(count: int, tmp_path: Path) -> None:
+    x = RANDOM.standard_normal((2, 2)).astype("float32")
+    source = write_model(tmp_path, looped(until="input"))
+    found, expected = run_both(source, {"x": x, "n": np.array([count], "int32")})
+    np.testing.assert_array_equal(found["y"], expected["y"])
+    np.testing.assert_array_equal(found["y"], x * 2**count)
+    assert found["k"].tolist() == [count]
 
 
 @pytest.fixture(scope="module")

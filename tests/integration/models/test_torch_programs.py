@@ -121,6 +121,27 @@ def test_only_open_dimensions_can_be_chosen(tmp_path: Path) -> None:
         import_model(open_model(open_batch(tmp_path), {"x": (5, 3, 8, 9)}))
 
 
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        (lambda x: x.to_sparse(), "a sparse tensor"),
+        (lambda x: torch.complex(x, x), r"complex numbers \(complex64\)"),
+        (lambda x: x.to(torch.float8_e5m2), "such as float8"),
+    ],
+)
+def test_tensors_that_no_device_takes_are_named(
+    returned: Callable[[Any], Any], message: str, tmp_path: Path
+) -> None:
+    class Returning(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return returned(x)
+
+    path = saved(tmp_path, Returning(), torch.ones(2, 3))
+    with pytest.raises(UnsupportedModelError, match=message) as caught:
+        scan_model(open_model(path))
+    assert "export a module" in str(caught.value.hint)
+
+
 def test_the_scan_reads_the_outline(tmp_path: Path) -> None:
     scan = scan_model(open_model(network(tmp_path)))
     assert {entry.name for entry in scan.operators} >= {"aten.conv2d", "aten.batch_norm"}

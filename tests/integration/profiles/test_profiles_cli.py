@@ -82,6 +82,23 @@ def test_every_profile_can_be_shown(capsys: pytest.CaptureFixture[str], work: Pa
             assert entry["profile"]["title"] in out
 
 
+@pytest.mark.parametrize(
+    ("board", "words"),
+    [
+        ("rpi4", "qemu-system-aarch64, machine virt"),
+        ("nrf52840-dk", "none: mps2-an386 has the same core and other memory"),
+        ("generic-x86-64-v3", "none"),
+    ],
+)
+def test_a_board_says_whether_it_has_a_twin(
+    capsys: pytest.CaptureFixture[str], board: str, words: str
+) -> None:
+    code, out, _ = _run(capsys, "boards", "show", board)
+    (line,) = (line for line in out.splitlines() if line.startswith("emulated twin"))
+    assert code == 0
+    assert line.split(maxsplit=2)[2].startswith(words)
+
+
 def test_an_unknown_board_is_an_error_that_names_the_nearest(
     capsys: pytest.CaptureFixture[str], work: Path
 ) -> None:
@@ -176,7 +193,7 @@ def test_check_lists_every_problem(capsys: pytest.CaptureFixture[str], work: Pat
 @pytest.mark.parametrize(
     ("toolchain", "found"),
     [
-        ("arm-none-eabi", '"arm-none-eabi", which makes code for arm'),
+        ("arm-none-eabi", '"arm-none-eabi", which makes code for cortex-m'),
         ("broken", '"broken" ('),
     ],
 )

@@ -6,32 +6,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from elftools.elf.enums import ENUM_E_MACHINE
 
 from edgekit.base.tvm_compat import load_tvm
+from edgekit.profiles.architecture import architectures
 from edgekit.profiles.board import board_names, load_board
-from edgekit.profiles.instruction_sets import (
-    ARM_CPUS,
-    ARM_FLAGS,
-    ARM_OPTIONAL_FLAGS,
-    LLVM_CPUS,
-    LLVM_FEATURES,
-    X86_CPUS,
-    X86_FLAGS,
-    X86_LEVELS,
-    Instructions,
-)
 
-TRIPLES = {
-    "aarch64": "aarch64-linux-gnu",
-    "x86_64": "x86_64-linux-gnu",
-    "cortex-m": "arm-none-eabi",
-}
-ELF_MACHINES = {"aarch64": 183, "x86_64": 62}
+KNOWN = architectures()
+WITH_OS = {name: known for name, known in KNOWN.items() if known.has_os}
+CPUS = [(name, cpu) for name, known in WITH_OS.items() for cpu in (*known.cpus, *known.levels)]
 
 
 def _target(arch: str, cpu: str, features: tuple[str, ...] = ()) -> Any:
     tvm = load_tvm()
-    config = {"kind": "llvm", "mtriple": TRIPLES[arch], "mcpu": cpu}
+    config = {"kind": "llvm", "mtriple": KNOWN[arch].triple, "mcpu": cpu}
     return tvm.target.Target({**config, "mattr": list(features)} if features else config)
 
 
@@ -42,60 +30,51 @@ def _features(arch: str, cpu: str, features: tuple[str, ...] = ()) -> set[str]:
     return {str(feature) for feature in codegen.llvm_get_cpu_features(target)}
 
 
-def _flags(llvm_features: set[str], table: dict[str, Instructions]) -> set[str]:
-    return {flag for flag, instructions in table.items() if instructions.llvm in llvm_features}
+def _flags(arch: str, llvm_features: set[str]) -> set[str]:
+    return {flag for flag, one in KNOWN[arch].flags.items() if one.llvm in llvm_features}
 
 
-@pytest.mark.parametrize("arch", TRIPLES)
+@pytest.mark.parametrize("arch", KNOWN)
 def test_llvm_knows_every_cpu_that_a_profile_may_name(arch: str) -> None:
     from tvm.target import codegen
 
     known = {str(name) for name in codegen.llvm_get_cpu_archlist(_target(arch, "generic"))}
-    assert set(LLVM_CPUS[arch]) <= known
+    assert set(KNOWN[arch].llvm.cpus) <= known
 
 
-@pytest.mark.parametrize("cpu", [*X86_CPUS, *X86_LEVELS])
-def test_an_x86_name_stands_for_what_llvm_takes_it_for(cpu: str) -> None:
-    expected = {**X86_CPUS, **X86_LEVELS}[cpu]
-    assert _flags(_features("x86_64", cpu), dict(X86_FLAGS)) == set(expected)
+@pytest.mark.parametrize(("arch", "cpu"), CPUS)
+def test_a_name_stands_for_what_llvm_takes_it_for(arch: str, cpu: str) -> None:
+    assert _flags(arch, _features(arch, cpu)) == KNOWN[arch].implied(cpu)
 
 
-@pytest.mark.parametrize("cpu", ARM_CPUS)
-def test_an_arm_name_stands_for_what_llvm_takes_it_for(cpu: str) -> None:
-    expected = {*ARM_CPUS[cpu], *ARM_OPTIONAL_FLAGS}
-    assert _flags(_features("aarch64", cpu), dict(ARM_FLAGS)) == expected
+@pytest.mark.parametrize("arch", WITH_OS)
+def test_a_feature_switches_on_what_it_needs_and_nothing_else(arch: str) -> None:
+    known = KNOWN[arch]
+    baseline = [*known.levels][-1]
 
-
-@pytest.mark.parametrize(
-    ("arch", "baseline", "table"),
-    [("x86_64", "x86-64", X86_FLAGS), ("aarch64", "generic", ARM_FLAGS)],
-)
-def test_a_feature_switches_on_what_it_needs_and_nothing_else(
-    arch: str, baseline: str, table: dict[str, Instructions]
-) -> None:
     def needed(flag: str) -> set[str]:
-        return {flag}.union(*(needed(need) for need in table[flag].needs))
+        return {flag}.union(*(needed(need) for need in known.flags[flag].needs))
 
-    before = _flags(_features(arch, baseline), table)
-    for flag, instructions in table.items():
-        after = _flags(_features(arch, baseline, (f"+{instructions.llvm}",)), table)
+    before = _flags(arch, _features(arch, baseline))
+    for flag, instructions in known.flags.items():
+        after = _flags(arch, _features(arch, baseline, (f"+{instructions.llvm}",)))
         assert flag in after, f"LLVM has no {instructions.llvm}"
         assert after - before <= needed(flag)
 
 
-def test_a_feature_that_is_switched_off_is_off() -> None:
-    off = tuple(f"-{ARM_FLAGS[flag].llvm}" for flag in ARM_OPTIONAL_FLAGS)
-    left = _flags(_features("aarch64", "cortex-a72", off), dict(ARM_FLAGS))
-    assert left == set(ARM_CPUS["cortex-a72"])
+@pytest.mark.parametrize("arch", WITH_OS)
+def test_a_feature_that_is_switched_off_is_off(arch: str) -> None:
+    known = KNOWN[arch]
+    for cpu in known.cpus:
+        off = tuple(f"-{known.flags[flag].llvm}" for flag in known.optional(cpu))
+        assert _flags(arch, _features(arch, cpu, off)) == set(known.instructions(cpu))
 
 
-@pytest.mark.parametrize("arch", LLVM_FEATURES)
+@pytest.mark.parametrize("arch", WITH_OS)
 def test_llvm_knows_every_feature_that_a_profile_may_name(arch: str) -> None:
-    known = set().union(*(_features(arch, cpu) for cpu in LLVM_CPUS[arch]))
-    assert set(LLVM_FEATURES[arch]) - known <= {"sve2", "sme"}  # those no one CPU needs
-    for feature in LLVM_FEATURES[arch]:
-        baseline = {"aarch64": "generic", "x86_64": "x86-64"}[arch]
-        assert feature in _features(arch, baseline, (f"+{feature}",))
+    known = KNOWN[arch]
+    for feature in known.features_of_profiles:
+        assert feature in _features(arch, [*known.levels][-1], (f"+{feature}",))
 
 
 @pytest.mark.parametrize("name", board_names())
@@ -115,8 +94,9 @@ def test_tvm_compiles_a_function_for_every_board(name: str, tmp_path: Path) -> N
     file = tmp_path / "double_it.o"
     compiled.mod.write_to_file(str(file), "o")
     header = file.read_bytes()[:20]
-    assert header[:5] == b"\x7fELF\x02"
-    assert int.from_bytes(header[18:20], "little") == ELF_MACHINES[board.cpu.arch]
+    known = KNOWN[board.cpu.arch]
+    assert header[:5] == b"\x7fELF" + bytes([known.bits // 32])
+    assert int.from_bytes(header[18:20], "little") == ENUM_E_MACHINE[known.elf]
 
 
 @pytest.mark.parametrize(

@@ -226,6 +226,26 @@ def test_an_old_store_tells_what_measured_its_records_where_they_say_it(url: str
     ]
 
 
+def test_runs_from_before_sizes_varied_are_of_the_largest_sizes(url: str) -> None:
+    old = open_store(url)
+    save_bench_runs(old, [a_run(1)])
+
+    def forget(connection: Connection) -> None:
+        connection.execute(text("ALTER TABLE bench_runs DROP COLUMN sizes"))
+        connection.execute(text("UPDATE edgekit_store SET version = 6"))
+
+    write(old, forget)
+    close_store(old)
+
+    store = open_store(url)
+    save_bench_runs(store, [a_run(2, sizes="ids=1x64")])
+    assert {run.id: run.sizes for run in all_bench_runs(store)} == {
+        a_run(1).id: "",
+        a_run(2).id: "ids=1x64",
+    }
+    close_store(store)
+
+
 def test_steps_count_from_one_without_a_gap() -> None:
     assert [step.to for step in STEPS] == list(range(1, NEWEST + 1))
     assert NEWEST == VERSION, "what a build knows of the store"
@@ -397,7 +417,7 @@ def test_runs_of_an_emulator_are_told_and_compared_with_their_like_alone(
     assert "30 ms emulated" in results("list")
     assert "an emulator: its times are not the board's" in results("show", "latest")
     assert json.loads(results("show", "latest", "--json"))["measured_by"] == "emulator"
-    assert "has the measurer and the unit" in results("compare", "previous", code=2)
+    assert "in seconds (measured by: an emulator)" in results("compare", "previous", code=2)
     said = results("compare", board.id, "--fail-above", "5", code=15)
     assert "hardware measured one run and an emulator the other" in said
     assert "median after" not in said

@@ -8,6 +8,7 @@ import signal
 import subprocess
 from collections import Counter
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from support.rpc_lab import eventually, rpc_lab
 
 from edgekit.backends.offloading import compile_model
 from edgekit.base.child import Child
-from edgekit.base.events import SILENT, Event, Events, StageProgress
+from edgekit.base.events import SILENT, Event, Events, StageProgress, Warned
 from edgekit.building.request import BuildRequest
 from edgekit.building.tuned_kernels import measured_choices
 from edgekit.compiler.schedules.choices import (
@@ -44,6 +45,7 @@ from edgekit.store.tuning_runs import TuningRecord, TuningSession
 from edgekit.tuning.finder import kernels_found
 from edgekit.tuning.kernel_states import is_own
 from edgekit.tuning.messages import FindTasks
+from edgekit.tuning.recorder import Limits, Progress, Searched, recording
 from edgekit.tuning.tune import Effort, TuneReport, tune
 from edgekit.tuning.tune_devices import DeviceSelection, pool_for
 
@@ -226,6 +228,26 @@ def test_a_device_whose_agent_is_killed_comes_back_and_the_search_ends_well(
     assert report.errors.get("device", 0) == 0
 
 
+@pytest.mark.parametrize(
+    ("kept_in", "said"),
+    [
+        (None, "kept: 3 trials of this search; the same command goes on after them"),
+        ("off", "lost, because no store is in use: 3 trials of this search"),
+    ],
+)
+def test_a_search_that_is_interrupted_says_whether_its_trials_are_kept(
+    kept_in: str | None, said: str, request_: BuildRequest, store: str
+) -> None:
+    found: list[Event] = []
+    about = Searched("cpu", 1, "hardware", "seconds")
+    request = replace(request_, store=kept_in or store)
+    with pytest.raises(KeyboardInterrupt):  # noqa: SIM117
+        with recording(request, ["local"], about, Limits(), Events(found.append)) as recorder:
+            recorder.add([], Progress(3, 0, 1.0, 1.0))
+            raise KeyboardInterrupt
+    assert said in [event.text for event in found if isinstance(event, Warned)]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_what_a_search_measured_before_it_was_ended_is_not_measured_again(
@@ -248,7 +270,7 @@ def test_what_a_search_measured_before_it_was_ended_is_not_measured_again(
         _, errors = process.communicate(timeout=300)
     if number == signal.SIGINT:
         assert process.returncode == 130
-        assert "measured in this search, are kept" in errors
+        assert "of this search; the same command goes on after them" in errors
     eventually(lambda: not set(family) & set(command_lines()))
     deliver_waiting(store)  # what was on its way when it was killed
     found = candidates_in(kept(store)[1])

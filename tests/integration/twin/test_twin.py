@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from support.needs import TWIN, needs
 from support.rpc_lab import eventually
+from support.source import ROOT
 from support.twins import (
     edgekit,
     edgekit_command,
@@ -52,6 +53,19 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     share_images(folder)
     with twins_in(folder):
         yield folder
+
+
+def test_commands_files_and_fabfiles_work_on_a_twin(tmp_path: Path) -> None:
+    where = ("--board", "rpi4", "--twin")
+    told = edgekit("device", "exec", *where, "--", "uname", "-m")
+    assert (told.returncode, told.stdout) == (0, "aarch64\n"), told.stderr
+    (tmp_path / "settings.conf").write_text("lights")
+    edgekit_json("device", "push", *where, str(tmp_path / "settings.conf"), "/var/tmp/kitchen/")
+    edgekit_json("device", "pull", *where, "/var/tmp/kitchen", str(tmp_path / "back"))
+    assert (tmp_path / "back" / "settings.conf").read_text() == "lights"
+    fabfile = str(ROOT / "examples" / "fabfile.py")
+    told = edgekit_json("device", "provision", *where, fabfile)
+    assert told["devices"][0]["report"]["tasks"] == ["report", "prepare"]
 
 
 @pytest.fixture

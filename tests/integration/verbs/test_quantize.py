@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -154,6 +157,24 @@ def test_the_layer_that_was_made_hard_to_quantise_leads_the_list(lab: Lab) -> No
     assert name == "second"
     _, channel_wide = worst("--per-channel")
     assert channel_wide > tensor_wide + 3.0
+
+
+def test_shapes_that_onnx_knows_are_not_inferred_as_symbols(lab: Lab) -> None:
+    script = f"""
+        import sys
+        from pathlib import Path
+        import onnx
+        from edgekit.models.model import open_model, scan_model
+        from edgekit.verbs.quantization.quantiser import prepared
+        folder = Path({str(lab.folder)!r})
+        inputs = scan_model(open_model(folder / "net.onnx")).inputs
+        prepared(onnx.load(folder / "net.onnx"), inputs, folder)
+        print("sympy" in sys.modules, (folder / "prepared.onnx").stat().st_size > 0)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["False", "True"]
 
 
 @pytest.mark.slow

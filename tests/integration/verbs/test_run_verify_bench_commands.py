@@ -266,7 +266,7 @@ def test_bench_repeats_one_sample_only(built: Built, images: list[Path]) -> None
 
 
 def test_a_zipped_bundle_runs_too(built: Built, tmp_path: Path) -> None:
-    from edgekit.bundle.folder import write_archive
+    from edgekit.bundle.archive import write_archive
 
     archive = tmp_path / "bundle.zip"
     write_archive(built.bundle.path, built.bundle.manifest, archive)

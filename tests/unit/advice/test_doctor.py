@@ -14,7 +14,18 @@ def test_the_doctor_asks_for_what_the_extras_install() -> None:
     extras = tomli.loads(pyproject.read_text())["project"]["optional-dependencies"]
     asked = {package.requirement for package in OPTIONAL_PACKAGES}
     # Nothing that every user of a board lacks.
-    others = ("all", "offload", "postgres", "cmsis-nn", "cuda", "nvml", "tensorrt", "testing")
+    others = (
+        "all",
+        "offload",
+        "postgres",
+        "fabric",
+        "cmsis-nn",
+        "cuda",
+        "nvml",
+        "tensorrt",
+        "testing",
+        "wasm",
+    )
     wanted = {need for name, needs in extras.items() if name not in others for need in needs}
     assert asked == wanted
 

@@ -27,6 +27,7 @@ PROFILES = {
     for path in sorted((ROOT / "boards").glob("*.toml"))
 }
 IN_C = [name for name, profile in PROFILES.items() if profile["kind"] == "baremetal"]
+MODULES = [name for name, profile in PROFILES.items() if profile["kind"] == "webassembly"]
 LIBRARIES = sorted(PROFILES.keys() - set(IN_C))
 COMPILER = Compiler(Path("/usr/bin/cc"), (), "12.2.0", "cc (Debian) 12.2.0")
 
@@ -42,10 +43,11 @@ def test_the_target_of_a_profile_decides(name: str) -> None:
     profile, product = PROFILES[name], product_of(load_board(name))
     runs_on_gpu = profile.get("target", {}).get("rest") == "cuda"
 
-    assert product.in_words == ("a model in C" if name in IN_C else "a library")
+    other = "a WebAssembly module" if name in MODULES else "a library"
+    assert product.in_words == ("a model in C" if name in IN_C else other)
     assert product.tuner == ("steps" if name in IN_C else "kernels")
     assert [need.name for need in product.needs] == ["CUDA packages"] * runs_on_gpu
-    assert product.tuning_pays == (name not in IN_C and not runs_on_gpu)
+    assert product.tuning_pays == (name not in (*IN_C, *MODULES) and not runs_on_gpu)
 
 
 @pytest.mark.parametrize("name", LIBRARIES)
@@ -53,7 +55,8 @@ def test_the_target_of_a_profile_decides(name: str) -> None:
 def test_options_of_c_are_refused_for_a_library(name: str, option: dict[str, str]) -> None:
     request = replace(request_for(name), **option)  # type: ignore[arg-type]
 
-    with pytest.raises(UsageError, match=f"{name} gets a library"):
+    gets = "a WebAssembly module" if name in MODULES else "a library"
+    with pytest.raises(UsageError, match=f"{name} gets {gets}"):
         product_of(request.board).check(request, with_memory_map=not option)
 
 

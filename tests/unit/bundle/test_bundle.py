@@ -19,12 +19,12 @@ from support.bundles import INPUTS, OUTPUTS, edit_manifest, make_bundle, rename_
 import edgekit.bundle.archive
 from edgekit.base.cache import BuildCache
 from edgekit.base.errors import BundleError
+from edgekit.bundle.archive import write_archive
 from edgekit.bundle.folder import (
     Bundle,
     copy_bundle,
     foreign_file,
     open_bundle,
-    write_archive,
     write_manifest,
     write_tensor,
 )

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgekit.base.errors import EdgekitError, InputError, UsageError
+from edgekit.base.shapes import largest
 from edgekit.cli import COMMANDS, root
 from edgekit.cli.options import Group, parse_constant_option, parse_shape_option
 from edgekit.models.constants import numbers
@@ -44,6 +45,12 @@ def test_a_name_may_hold_an_equals_sign_and_spaces_may_follow_commas() -> None:
         "x=\u0661",
         "x=" + "9" * 5000,
         "x=" + ",".join(["1"] * 17),
+        "x=1x(512..1)",
+        "x=1x(0..4)",
+        "x=(1..)",
+        "x=(n 1..4)",
+        "x=(1..4",
+        "x=1..4)",
     ],
 )
 def test_what_is_no_shape_is_refused_with_an_example(text: str) -> None:
@@ -60,7 +67,7 @@ def test_a_shape_option_gives_a_shape_or_a_usage_error(text: str) -> None:
     except UsageError:
         return
     assert name
-    assert all(extent > 0 for extent in shape)
+    assert all(extent > 0 for extent in largest(shape))
 
 
 @pytest.mark.parametrize(

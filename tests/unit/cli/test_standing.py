@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgekit.base.events import StageEnded, StageProgress, StageStarted
-from edgekit.cli.standing import Standing, Standings
+from edgekit.cli.progress import Standing, Standings
 
 
 @dataclass

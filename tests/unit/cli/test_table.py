@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgekit.base.wording import width
-from edgekit.cli.table import Table
+from edgekit.cli.table import KEPT_SPACE, Table
 
 BOARDS = Table(
     ("name", "cpu", "RAM", "board"),
@@ -50,12 +50,12 @@ def test_without_a_limit_a_row_is_one_line() -> None:
 
 
 def test_the_last_column_gives_way_first() -> None:
-    assert BOARDS.lines(55) == (
+    assert BOARDS.lines(58) == (
         ["name         cpu             RAM  board"],
         [
             "beagleplay   cortex-a53    2 GiB  BeaglePlay (TI AM625)",
-            "jetson-orin  cortex-a78ae  8 GiB  NVIDIA Jetson Orin",
-            "                                  Nano 8 GB",
+            "jetson-orin  cortex-a78ae  8 GiB  NVIDIA Jetson Orin Nano",
+            "                                  8 GB",
         ],
         [],
     )
@@ -70,13 +70,31 @@ def test_then_the_widest_column_whose_words_stay_whole() -> None:
     )
 
 
-def test_a_path_may_be_broken_so_that_the_rest_stays_a_table() -> None:
-    table = Table(("tool", "found"), [("qemu-img", "/usr/local/bin/a-very-long-name-indeed")])
+PATH = "/usr/local/bin/a-very-long-name-indeed"
+
+
+def test_a_path_stays_whole_to_be_copied() -> None:
+    table = Table(("tool", "found"), [("qemu-img", f"the program {PATH}")])
     assert table.lines(32) == (
         ["tool      found"],
-        ["qemu-img  /usr/local/bin/a-very-", "          long-name-indeed"],
+        ["qemu-img  the program", f"          {PATH}"],
         [],
     )
+    first = Table(("found", "tool", "why"), [(PATH, "qemu-img", "it starts twins")])
+    assert first.lines(50) == (["found" + " " * 35 + "tool"], [f"{PATH}  qemu-img"], ["why"])
+    assert first.lines(20) == (["found"], [PATH], ["tool", "why"])
+
+
+def test_a_path_with_spaces_stays_whole_too() -> None:
+    path = "/home/ada/Prüfstand 板/edgekit.toml".replace(" ", KEPT_SPACE)
+    shown = Table(("name", "known from"), [("left", path)]).lines(30)[1]
+    assert shown == ["left  /home/ada/Prüfstand 板/edgekit.toml"]
+
+
+def test_a_name_that_is_copied_is_not_broken_at_its_hyphens() -> None:
+    names = Table(("what", "needed"), [("aarch64-linux-gnu-objcopy", "a program on PATH")])
+    lines = names.lines(42)[1]
+    assert lines == ["aarch64-linux-gnu-objcopy  a program on", "                           PATH"]
 
 
 def test_where_columns_do_not_fit_a_spare_one_is_left_out() -> None:

@@ -51,7 +51,11 @@ def test_a_layer_of_ncnn_is_on_or_off_and_never_both() -> None:
 
 
 def test_a_boards_libraries_are_those_that_it_allows_and_can_run() -> None:
-    assert [recipe.name for recipe in libraries_for(load_board("rpi4"))] == ["ncnn", "acl"]
+    assert [recipe.name for recipe in libraries_for(load_board("rpi4"))] == [
+        "ncnn",
+        "acl",
+        "onnxruntime",
+    ]
     assert libraries_for(load_board("nrf52840-dk")) == ()
 
 

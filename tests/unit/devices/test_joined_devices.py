@@ -10,7 +10,10 @@ from edgekit.base.errors import DeviceError, EdgekitError, UsageError
 from edgekit.devices import joined
 from edgekit.devices.joined import joined_entry
 from edgekit.devices.keeper_client import FarmDown
-from edgekit.project.devices import JoinedEntry, LineEntry
+from edgekit.devices.registry import device_of
+from edgekit.devices.serial.device import SerialDevice
+from edgekit.profiles.board import load_board
+from edgekit.project.devices import JoinedEntry
 
 HOST = {"name": "attic", "address": "lab@attic", "key": "/keys/lab", "proxy": None, "program": None}
 BOARD = {"board": "rpi4", "host": "10.0.0.11", "user": "pi", "directory": "/data/edgekit"}
@@ -27,8 +30,8 @@ def entry_of(monkeypatch: pytest.MonkeyPatch, answer: Any) -> Any:
     return joined_entry("attic/left")
 
 
-def answer(entry: dict[str, Any], *, is_line: bool = False, **changes: Any) -> dict[str, Any]:
-    given = {"device": "left", "entry": entry, "address": "pi@10.0.0.11", "is_line": is_line}
+def answer(entry: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    given = {"device": "left", "entry": entry, "address": "pi@10.0.0.11", "is_line": False}
     return {**given, "host": HOST, **changes}
 
 
@@ -43,27 +46,29 @@ def test_a_board_is_reached_through_its_host(monkeypatch: pytest.MonkeyPatch) ->
     assert entry_of(monkeypatch, answer({"board": "rpi4", "twin": True})).is_emulated
 
 
-def test_a_serial_line_is_a_line_of_its_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    entry = entry_of(monkeypatch, answer(LINE, is_line=True))
-    assert isinstance(entry, LineEntry)
-    assert (entry.serial, entry.baud, entry.probe) == ("/dev/ttyACM0", 115200, "066E")
-    assert entry.identity == "/dev/ttyACM0 on lab@attic"
-
-
 @pytest.mark.parametrize(
-    "line",
+    ("line", "address", "is_emulated"),
     [
-        {**LINE, "host": "third.example"},
-        {**LINE, "serial": "unix:///tmp/twin"},
-        {"board": "stm32f405", "labgrid": "desk-3"},
+        (LINE, "/dev/ttyACM0", False),
+        ({**LINE, "host": "third.example"}, "/dev/ttyACM0 on third.example", False),
+        ({**LINE, "serial": "unix:///tmp/twin"}, "unix:///tmp/twin", True),
+        ({"board": "stm32f405", "labgrid": "desk-3"}, "labgrid's place desk-3", False),
+        ({"board": "stm32f405", "twin": True}, "twin left", True),
     ],
-    ids=["third host", "socket", "labgrid"],
+    ids=["line", "third host", "socket", "labgrid", "twin"],
 )
-def test_a_line_that_only_its_host_reaches_is_refused(
-    line: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+def test_a_microcontroller_of_any_kind_is_reached_through_its_host(
+    line: dict[str, Any], address: str, *, is_emulated: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(UsageError, match="can be used on attic only"):
-        entry_of(monkeypatch, answer(line, is_line=True))
+    entry = entry_of(monkeypatch, answer(line, address=address))
+    assert isinstance(entry, JoinedEntry)
+    assert entry.baud == line.get("baud")
+    assert entry.identity == f"{address} on lab@attic"
+    device = device_of(entry, load_board("stm32f405"))
+    assert isinstance(device, SerialDevice)
+    assert device.is_emulated == is_emulated
+    assert device.unit == ("instructions" if line.get("twin") else "cycles")
+    assert device._identity == entry.identity
 
 
 @pytest.mark.parametrize(
@@ -71,11 +76,9 @@ def test_a_line_that_only_its_host_reaches_is_refused(
     [
         {"entry": {**BOARD, "board": "../x"}},
         {"entry": {**BOARD, "directory": "/data; rm -rf /"}},
-        {"entry": {**LINE, "serial": "-oProxyCommand=x"}},
         {"entry": {**LINE, "baud": 1}},
         {"device": "--help"},
         {"entry": []},
-        {"is_line": "no"},
     ],
 )
 def test_invalid_answers_are_refused(

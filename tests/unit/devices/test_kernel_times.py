@@ -14,7 +14,7 @@ from edgekit.base.metrics import HostState
 from edgekit.devices.base import BenchSamples, MemoryUse
 from edgekit.devices.kernel_times import KernelTime, KernelTimes
 from edgekit.devices.linux.agent_messages import parse_bench
-from edgekit.devices.local.kernel_stopwatch import KernelStopwatch
+from edgekit.devices.local.machine import KernelStopwatch
 from edgekit.verbs.bench import summarise_samples
 
 CALM = HostState(None, None, None, 4)

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgekit.base.errors import DeviceError
+from edgekit.devices.keeper_messages import DeviceStatus, FarmStatus, Lease, Request
 from edgekit.farm.hosts.file import make_host
 from edgekit.farm.hosts.joined import JoinedHost
-from edgekit.farm.status import DeviceStatus, FarmStatus, Lease
 
 NOW = 1_700_000_000.0
 
@@ -67,7 +67,7 @@ def test_a_host_that_is_gone_takes_its_devices_and_answers_along() -> None:
     assert (seen.state, seen.port, seen.lease) == ("lost", 0, None)
     assert "attic is unreachable: no route" in seen.reason
     with pytest.raises(DeviceError, match="no route"):
-        attic.ask({"do": "drain"}, lambda answer: None)
+        attic.ask(Request("drain", "desk"), lambda answer: None)
 
 
 @pytest.mark.parametrize(

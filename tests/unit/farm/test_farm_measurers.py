@@ -15,6 +15,6 @@ def test_an_emulated_machine_that_was_added_as_a_board_is_emulated(
     is_twin: bool, says: bool
 ) -> None:
     device = OwnDevice(Member("desk", "rpi4", "rpi4", is_twin), FarmPlan(()), Health())
-    assert device.status(lambda owner: 0).is_emulated is is_twin
+    assert device.status(lambda owner: 0).is_emulated is (is_twin or None)
     device.take({"state": "up", "port": 4000, "is_emulated": says}, now=1.0)
     assert device.status(lambda owner: 0).is_emulated is (is_twin or says)

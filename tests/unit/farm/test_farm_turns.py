@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgekit.farm.status import Reservation
+from edgekit.devices.keeper_messages import Reservation
 from edgekit.farm.turns import LeaseRequest, Turns, user_of
 
 

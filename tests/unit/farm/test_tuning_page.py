@@ -9,7 +9,7 @@ import pytest
 from support.stores import a_point, a_session
 
 from edgekit.farm.web.prometheus import tuning_metrics
-from edgekit.farm.web.token import token_file, web_token
+from edgekit.farm.web.server import token_file, web_token
 from edgekit.farm.web.tuning_page import sessions_part, tuning_page
 from edgekit.store.moments import now
 from edgekit.store.tuning_results import SessionCurve, SessionSummary

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +11,16 @@ import pytest
 import tomli
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
-from edgekit.base.decode import decode, encode
-from edgekit.base.errors import EdgekitError, ProjectError
+from edgekit.base.decode import DecodeError, decode, encode
+from edgekit.base.errors import ProjectError
 from edgekit.models.ends import Ends
+from edgekit.models.ends.drawing import draw
 from edgekit.models.ends.geometry import placement
-from edgekit.models.ends.postprocess import Boxes, Classes, Mask, Text, parse_postprocess
-from edgekit.models.ends.reading import meaning
-from edgekit.models.preprocess import Preprocess, parse_preprocess
+from edgekit.models.ends.postprocess import Boxes, Classes, Mask, Postprocess, Text
+from edgekit.models.ends.reading import Meaning, meaning
+from edgekit.models.preprocess import Preprocess
 from edgekit.project.file import read_project
 
 SIZES = st.tuples(st.integers(1, 5000), st.integers(1, 5000))
@@ -41,11 +44,10 @@ SIZES = st.tuples(st.integers(1, 5000), st.integers(1, 5000))
     ],
 )
 def test_a_wrong_section_says_what_is_wrong(lines: str, says: str) -> None:
-    with pytest.raises(ProjectError) as caught:
-        parse_postprocess(tomli.loads(lines), "edgekit.toml: postprocess")
+    with pytest.raises(DecodeError) as caught:
+        decode(Postprocess, tomli.loads(lines), "edgekit.toml: postprocess")
 
-    assert says in caught.value.message
-    assert caught.value.hint
+    assert says in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -60,10 +62,10 @@ def test_a_wrong_section_says_what_is_wrong(lines: str, says: str) -> None:
     ],
 )
 def test_a_wrong_picture_says_what_is_wrong(line: str, says: str) -> None:
-    with pytest.raises(ProjectError) as caught:
-        parse_preprocess({"layout": "NCHW"} | tomli.loads(line), "edgekit.toml")
+    with pytest.raises(DecodeError) as caught:
+        decode(Preprocess, {"layout": "NCHW"} | tomli.loads(line), "edgekit.toml")
 
-    assert says in caught.value.message
+    assert says in str(caught.value)
 
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8)
@@ -84,7 +86,7 @@ SECTIONS = st.one_of(
 
 @given(SECTIONS)
 def test_a_section_survives_being_written_and_read(section: Any) -> None:
-    assert parse_postprocess(encode(section), "here") == section
+    assert decode(Postprocess, encode(section), "here") == section
     assert decode(type(section), encode(section), need_all=True) == section
 
 
@@ -101,9 +103,9 @@ def test_a_section_survives_being_written_and_read(section: Any) -> None:
 )
 def test_any_section_is_read_or_refused_with_a_sentence(table: dict[str, object]) -> None:
     try:
-        parse_postprocess(table, "here")
-    except EdgekitError as error:
-        assert error.hint
+        decode(Postprocess, table, "here")
+    except DecodeError as error:
+        assert error.problems
 
 
 def test_labels_are_the_lines_of_a_file_beside_the_project(tmp_path: Path) -> None:
@@ -133,13 +135,10 @@ def test_labels_that_cannot_be_read_are_named_with_their_line(
     assert f"{file}:4" in caught.value.message
 
 
-def test_ends_need_a_format_that_takes_them() -> None:
-    plain = Preprocess("NHWC")
-    assert Ends({"x": plain}).settled("a.onnx", takes_ends=True).pictures
-    assert not Ends({"x": plain}).settled("a.tflite", takes_ends=False).pictures
-    for ends in (Ends({"x": Preprocess("NHWC", on="board")}), Ends({}, Classes("classes"))):
-        with pytest.raises(ProjectError, match=r"a\.tflite"):
-            ends.settled("a.tflite", takes_ends=False)
+def test_the_board_prepares_pictures_unless_the_host_is_named() -> None:
+    for said, by_board in ((None, True), ("board", True), ("host", False)):
+        ends = Ends({"x": Preprocess("NHWC", on=said)}).settled()  # type: ignore[arg-type]
+        assert bool(ends.pictures) is by_board
 
 
 @given(
@@ -200,3 +199,20 @@ def test_a_mask_is_told_by_the_shares_of_its_classes() -> None:
     found = meaning(Mask("mask", ("sky", "road", "tree")), {"mask": mask}, None).found
 
     assert [(one.name, one.score) for one in found] == [("tree", 0.75), ("sky", 0.25)]
+
+
+def test_masks_of_boxes_are_drawn_in_their_colors_the_best_on_top(tmp_path: Path) -> None:
+    Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
+    masks = np.zeros((3, 4, 4), np.uint8)
+    masks[0, :2], masks[1, 1:3], masks[2] = 1, 1, 1
+    scores = np.array([0.9, 0.8, 0.0], np.float32)
+    outputs = {"masks": masks, "scores": scores, "classes": np.array([0, 1, 2], np.int32)}
+    preprocess = Preprocess("NHWC", on="board")
+    place = placement(preprocess, (8, 8), (8, 8))
+
+    drawn = draw(tmp_path / "a.png", Meaning("boxes"), outputs, preprocess, place)
+
+    pixels = np.asarray(Image.open(io.BytesIO(drawn)))
+    assert (pixels[:4] == pixels[0, 0]).all() and pixels[0, 0, 0] > pixels[0, 0, 1]  # red
+    assert (pixels[4:6] == pixels[4, 0]).all() and pixels[4, 0, 1] > pixels[4, 0, 0]  # green
+    assert not pixels[6:].any()

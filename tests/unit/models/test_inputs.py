@@ -16,7 +16,7 @@ from PIL import Image
 from edgekit.base.arrays import DTYPES, numpy_dtype, read_array
 from edgekit.base.errors import EdgekitError, InputError, UnsupportedModelError
 from edgekit.base.tensors import Quantization, TensorSpec
-from edgekit.bundle.folder import InputEntry
+from edgekit.bundle.manifest import InputEntry
 from edgekit.bundle.samples import (
     InputFile,
     count_samples,

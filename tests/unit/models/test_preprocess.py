@@ -14,10 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from edgekit.base.errors import EdgekitError, InputError, ProjectError
+from edgekit.base.decode import DecodeError, decode
+from edgekit.base.errors import InputError
 from edgekit.base.tensors import Quantization, TensorSpec
 from edgekit.models.images import load_image
-from edgekit.models.preprocess import Preprocess, example_toml, parse_preprocess
+from edgekit.models.preprocess import Preprocess, example_toml
 
 NCHW = TensorSpec("image", "float32", (1, 3, 2, 4))
 NHWC = TensorSpec("image", "float32", (1, 2, 4, 3))
@@ -38,7 +39,7 @@ def colours(tmp_path: Path) -> tuple[Path, np.ndarray]:
 def test_a_declaration_may_use_fractions_and_one_number_for_all_channels() -> None:
     table = tomli.loads('layout = "NCHW"\nscale = "1/255"\nmean = 0.5\nstd = [0.25, 0.5, 1]')
 
-    found = parse_preprocess(table, "here")
+    found = decode(Preprocess, table, "here")
 
     assert found == Preprocess("NCHW", "rgb", "stretch", (0.5,), (0.25, 0.5, 1.0), 1 / 255)
 
@@ -62,16 +63,16 @@ def test_a_declaration_may_use_fractions_and_one_number_for_all_channels() -> No
 def test_a_wrong_declaration_says_what_is_wrong(line: str, says: str) -> None:
     table = {"layout": "NCHW"} | tomli.loads(line)
 
-    with pytest.raises(ProjectError) as caught:
-        parse_preprocess(table, "edgekit.toml: [preprocess.image]")
+    with pytest.raises(DecodeError) as caught:
+        decode(Preprocess, table, "edgekit.toml: [preprocess.image]")
 
-    assert says in f"{caught.value.message} {caught.value.hint}"
-    assert "edgekit.toml: [preprocess.image]" in caught.value.message
+    assert says in str(caught.value)
+    assert "edgekit.toml: [preprocess.image]" in str(caught.value)
 
 
 def test_a_declaration_without_a_layout_says_so() -> None:
-    with pytest.raises(ProjectError, match=r"layout must be one of .NCHW., .NHWC., and is missing"):
-        parse_preprocess({}, "here")
+    with pytest.raises(DecodeError, match=r"layout must be one of .NCHW., .NHWC., and is missing"):
+        decode(Preprocess, {}, "here")
 
 
 @given(
@@ -86,15 +87,15 @@ def test_a_declaration_without_a_layout_says_so() -> None:
     )
 )
 def test_a_declaration_survives_being_written_and_read(preprocess: Preprocess) -> None:
-    assert parse_preprocess(dataclasses.asdict(preprocess), "here") == preprocess
+    assert decode(Preprocess, dataclasses.asdict(preprocess), "here") == preprocess
 
 
 @given(st.dictionaries(st.sampled_from(["layout", "mean", "std", "scale", "color"]), st.text()))
 def test_any_declaration_is_read_or_refused_with_a_sentence(table: dict[str, object]) -> None:
     try:
-        parse_preprocess(table, "here")
-    except EdgekitError as error:
-        assert error.hint
+        decode(Preprocess, table, "here")
+    except DecodeError as error:
+        assert error.problems
 
 
 @pytest.mark.parametrize(
@@ -110,7 +111,7 @@ def test_the_example_to_paste_is_a_valid_declaration(spec: TensorSpec, tmp_path:
     table = tomli.loads(example_toml(spec))["preprocess"][spec.name]
     image = write_image(tmp_path / "x.png", np.zeros((5, 7, 3), np.uint8))
 
-    tensor = load_image(image, spec, parse_preprocess(table, "here"))
+    tensor = load_image(image, spec, decode(Preprocess, table, "here"))
 
     assert (tensor.shape, tensor.dtype.name) == (spec.shape, spec.dtype)
 

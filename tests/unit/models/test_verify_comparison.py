@@ -46,6 +46,12 @@ def test_small_tensors_are_held_to_their_own_scale() -> None:
     assert not compared([1e-20, 0.0], [2e-20, 0.0]).passed
 
 
+def test_the_oracles_own_error_counts_in_the_tail_of_a_sigmoid() -> None:
+    assert compared([5.4e-6, 3e-6], [5.4e-6, 3.2e-6]).passed
+    assert not compared([5.4e-6, 3e-6], [5.4e-6, 3.4e-6]).passed
+    assert not compared([5.4e-8, 3e-8], [5.4e-8, 2e-7]).passed
+
+
 def test_a_tensor_of_zeros_leaves_room_for_rounding_only() -> None:
     assert compared([0.0, 0.0], [9e-8, 0.0]).passed
     assert not compared([0.0, 0.0], [2e-7, 0.0]).passed

@@ -2,27 +2,20 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from edgekit.base.errors import ProfileError
-from edgekit.profiles.cpu import Cpu, Target, architecture, detect_cpu, this_cpu
-from edgekit.profiles.instruction_sets import (
-    ARM_CPUS,
-    ARM_FLAGS,
-    CPU_FLAGS,
-    X86_CPUS,
-    X86_FLAGS,
-    X86_LEVELS,
-    Instructions,
-)
+from edgekit.profiles.architecture import Instructions, architecture, architectures
+from edgekit.profiles.cpu import Cpu, Target, detect_cpu, this_cpu
 
-V2 = X86_LEVELS["x86-64-v2"]
-V3 = X86_LEVELS["x86-64-v3"]
-V4 = X86_LEVELS["x86-64-v4"]
+X86, ARM = architectures()["x86_64"], architectures()["aarch64"]
+V2 = X86.instructions("x86-64-v2")
+V3 = X86.instructions("x86-64-v3")
+V4 = X86.instructions("x86-64-v4")
 RPI = "fp asimd evtstrm crc32 cpuid"
 
 
@@ -46,22 +39,16 @@ def _arm(*processors: tuple[int, int, str]) -> str:
 
 def _switched_on(target: Target) -> set[str]:
     """Every flag whose instructions LLVM may use for a target."""
-    tables: tuple[dict[str, tuple[str, ...]], dict[str, Instructions]]
-    if target.triple.startswith("x86_64"):
-        tables = ({**X86_CPUS, **X86_LEVELS}, dict(X86_FLAGS))
-        used = set(tables[0][target.cpu])
-    else:
-        tables = ({**ARM_CPUS, "generic": ("fp", "asimd")}, dict(ARM_FLAGS))
-        used = set(tables[0][target.cpu])
-        used |= set() if target.cpu == "generic" else {"aes", "sha2"}
-    names = {instructions.llvm: flag for flag, instructions in tables[1].items()}
+    known = X86 if target.triple.startswith("x86_64") else ARM
+    used = set(known.implied(target.cpu))
+    names = {instructions.llvm: flag for flag, instructions in known.flags.items()}
     for feature in target.features:
         flag = names[feature[1:]]
-        used = used | _with_needs(flag, tables[1]) if feature[0] == "+" else used - {flag}
+        used = used | _with_needs(flag, known.flags) if feature[0] == "+" else used - {flag}
     return used
 
 
-def _with_needs(flag: str, table: dict[str, Instructions]) -> set[str]:
+def _with_needs(flag: str, table: Mapping[str, Instructions]) -> set[str]:
     return {flag}.union(*(_with_needs(need, table) for need in table[flag].needs))
 
 
@@ -110,21 +97,21 @@ def test_an_unknown_x86_gets_the_highest_level_its_flags_fill(
 def test_a_known_x86_is_called_by_llvms_name_and_only_while_it_keeps_the_promise(
     vendor: str, family: int, model: int, name: str
 ) -> None:
-    text = _x86(X86_CPUS[name], vendor, family, model)
+    text = _x86(X86.instructions(name), vendor, family, model)
     assert detect_cpu(text, "x86_64", 1)[1].cpu == name
-    for masked in X86_CPUS[name]:
-        kept = [flag for flag in X86_CPUS[name] if flag != masked]
+    for masked in X86.instructions(name):
+        kept = [flag for flag in X86.instructions(name) if flag != masked]
         _, target = detect_cpu(_x86(kept, vendor, family, model), "x86_64", 1)
         assert masked not in _switched_on(target)
 
 
 def test_skylake_server_is_cascade_lake_without_vnni() -> None:
-    flags = [flag for flag in X86_CPUS["cascadelake"] if flag != "avx512_vnni"]
+    flags = [flag for flag in X86.instructions("cascadelake") if flag != "avx512_vnni"]
     assert detect_cpu(_x86(flags, model=85), "x86_64", 1)[1].cpu == "skylake-avx512"
 
 
 @given(
-    flags=st.sets(st.sampled_from([*X86_FLAGS, "amx_tile", "sse4a", "rdtscp"])),
+    flags=st.sets(st.sampled_from([*X86.flags, "amx_tile", "sse4a", "rdtscp"])),
     family=st.sampled_from([6, 0x17, 0x19, 0x1A]),
     model=st.integers(0, 255),
     vendor=st.sampled_from(["GenuineIntel", "AuthenticAMD", "Other"]),
@@ -141,7 +128,7 @@ def test_no_x86_is_given_an_instruction_that_it_lacks(
         st.tuples(
             st.sampled_from([0x41, 0x4E, 0x61]),
             st.sampled_from([0xD03, 0xD08, 0xD0B, 0xD41, 0x004, 0x123]),
-            st.sets(st.sampled_from([*ARM_FLAGS, "sve", "fphp"])).map(
+            st.sets(st.sampled_from([*ARM.flags, "sve", "fphp"])).map(
                 lambda flags: " ".join(sorted(flags | {"fp", "asimd"}))
             ),
         ),
@@ -193,8 +180,8 @@ def test_any_text_gives_a_cpu(text: str, machine: str) -> None:
 
 
 def test_another_architecture_is_refused_with_a_way_on() -> None:
-    with pytest.raises(ProfileError, match="riscv64") as caught:
-        detect_cpu("processor : 0\n", "riscv64", 1)
+    with pytest.raises(ProfileError, match="loongarch64") as caught:
+        detect_cpu("processor : 0\n", "loongarch64", 1)
     assert "--board" in (caught.value.hint or "")
 
 
@@ -203,7 +190,7 @@ def test_this_machine_has_a_cpu() -> None:
     assert isinstance(cpu, Cpu)
     assert cpu.arch == os.uname().machine
     assert cpu.cores >= len(os.sched_getaffinity(0))
-    assert set(cpu.features) <= set(CPU_FLAGS[cpu.arch])
+    assert set(cpu.features) <= set(architectures()[cpu.arch].flags)
     assert target.kind == "llvm"
 
 
@@ -214,11 +201,40 @@ def test_this_machine_has_a_cpu() -> None:
         ("arm64-apple-darwin", "aarch64"),
         ("amd64-linux-gnu", "x86_64"),
         ("x86_64-unknown-linux-musl", "x86_64"),
-        ("arm-none-eabi", "arm"),
-        ("thumbv7em-none-eabi", "arm"),
-        ("armv7-linux-gnueabihf", "arm"),
+        ("arm-none-eabi", "cortex-m"),
+        ("thumbv7em-none-eabi", "cortex-m"),
+        ("armv7-linux-gnueabihf", "armv7l"),
         ("riscv64-linux-gnu", "riscv64"),
     ],
 )
 def test_an_architecture_has_one_name_whoever_spells_the_triple(triple: str, name: str) -> None:
     assert architecture(triple) == name
+
+
+U74 = (
+    "processor\t: 0\nhart\t: 1\nisa\t: rv64imafdc_zicsr_zba\nmmu\t: sv39\nuarch\t: sifive,u74-mc\n"
+)
+A7 = (
+    "processor\t: 0\nFeatures\t: half thumb neon vfpv3 vfpv4 idiva idivt\n"
+    "CPU implementer\t: 0x41\nCPU part\t: 0xc07\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "machine", "cpu", "features"),
+    [
+        (U74, "riscv64", "sifive-u74", ("+zba",)),
+        (U74.replace("sifive,u74-mc", "new"), "riscv64", "generic-rv64",
+         ("+m", "+a", "+f", "+d", "+c", "+zba")),
+        (U74.replace("rv64imafdc", "rv64gcv"), "riscv64", "sifive-u74", ("+zve64d", "+zba")),
+        (A7, "armv7l", "cortex-a7", ()),
+        (A7, "armv8l", "cortex-a7", ()),
+        (A7.replace(" neon", ""), "armv7l", "generic", ("-neon", "+vfp4", "+hwdiv-arm", "+hwdiv")),
+    ],
+)  # fmt: skip
+def test_the_kernel_tells_what_the_cpus_of_other_architectures_have(
+    text: str, machine: str, cpu: str, features: tuple[str, ...]
+) -> None:
+    _, target = detect_cpu(text, machine, 1)
+    assert (target.cpu, target.features) == (cpu, features)
+    assert json.loads(target.as_json())["mtriple"] == target.triple

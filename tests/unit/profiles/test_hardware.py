@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -70,10 +72,50 @@ def test_firmware_means_nothing_on_a_linux_board(tmp_path: Path) -> None:
 
 
 def test_a_family_needs_the_numbers_that_its_c_file_uses() -> None:
-    assert families()["cmsdk"] == ("uart", "uart_irq", "uart_clock")
+    assert set(families()["cmsdk"]) == {"uart", "uart_irq", "uart_clock"}
     assert set(families()["stm32f4"]) == {
         *("uart", "uart_irq", "uart_enable", "tx_pin", "rx_pin", "alternate")
     }
+
+
+def test_a_number_with_a_default_in_the_c_file_may_be_left_out(tmp_path: Path) -> None:
+    assert families()["stm32f7"]["supply"] is False
+    known = load_board("stm32h747i-disco")
+    text = known.origin.read_text(encoding="utf-8").replace(known.name, "mine")
+    assert check_board(write_profile(tmp_path, "mine", text)) == ()
+    assert check_board(write_profile(tmp_path, "mine", text.replace("supply = 4\n", ""))) == ()
+
+
+@pytest.mark.parametrize(
+    ("cpu", "core"),
+    [
+        (0x410CC200, "Cortex-M0"),
+        (0x410CC601, "Cortex-M0+"),
+        (0x410FD213, "Cortex-M33"),
+        (0x410FD230, "Cortex-M85"),
+        (0x40141185, "RV32IMAC"),
+        (0x40101104, "RV32IMC"),
+        (0x4000112D, "RV32IMAFDC"),
+    ],
+)
+def test_a_core_is_told_by_its_register(cpu: int, core: str) -> None:
+    data = bytes(20) + struct.pack("<7I", 1_000_000, cpu, 1, 1024, 0, 0, 0)
+    assert parse_hello(data).core == core
+
+
+@pytest.mark.parametrize(
+    ("cause", "says"),
+    [
+        (2, "faulted in conv_1: it executed an instruction that this core does not have"),
+        (7, "faulted in conv_1: it wrote to the address 0x00001000, where there is no memory"),
+        (24, "faulted in conv_1: cause 24"),
+    ],
+)
+def test_a_fault_of_a_risc_v_core_is_told_by_its_cause(cause: int, says: str) -> None:
+    report = replace(_fault(cfsr=0x1000), exception=cause)
+    error = explain_fault("wing", report, replace(_FIRMWARE_FILE, machine="EM_RISCV"), 8192)
+    assert says in error.message
+    assert "ra is in main" in error.details
 
 
 def test_a_device_on_a_line_is_written_down_and_found(tmp_path: Path) -> None:

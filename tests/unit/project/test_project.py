@@ -146,7 +146,7 @@ def test_the_smallest_project(tmp_path: Path) -> None:
         ('schema = 1\nboard = "../x"\n', ":2: board: found"),
         ("schema = 1\n[shapes]\nx = [1, 0]\n", ":3: shapes.x"),
         ("schema = 1\n[shapes]\nx = [true]\n", ":3: shapes.x"),
-        ('schema = 1\n[shapes]\nx = "1,2"\n', ":3: shapes.x"),
+        ('schema = 1\n[shapes]\nx = "1,a"\n', ":3: shapes.x"),
         ("schema = 1\nshapes = 3\n", ":2: shapes: found 3"),
         ("schema = 1\n[constants]\nx = [[1], [1, 2]]\n", ":3: constants.x"),
         ('schema = 1\n[constants]\nx = "a.txt"\n', ":3: constants.x"),
@@ -194,6 +194,16 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
     assert all(line in told for line in (":2:", ":3:", ":5:"))
 
 
+def test_mistakes_in_the_ends_of_a_model_and_in_devices_are_told_with_all_others(
+    tmp_path: Path,
+) -> None:
+    ends = '[preprocess.image]\nmeann = 0\nscale = "a"\n[postprocess]\ntask = "classes"\ntop = 0\n'
+    told = problems_of(tmp_path, f"schema = 1\nboard = 5\n{ends}[devices.x]\n")
+
+    assert "6 problems" in told
+    assert all(f":{line}:" in told for line in (2, 3, 4, 5, 8, 9)), told
+
+
 @given(st.text())
 def test_any_text_is_a_project_or_an_error_with_a_hint(text: str) -> None:
     from tempfile import TemporaryDirectory
@@ -235,10 +245,9 @@ def test_the_search_stops_at_the_root_of_the_repository(tmp_path: Path) -> None:
 def test_the_option_wins_over_the_project_for_the_board(tmp_path: Path) -> None:
     project = read_project(write(tmp_path, 'schema = 1\nboard = "rpi4"\n'))
 
-    assert choose_board(project, "local") == "local"
-    assert choose_board(project, None) == "rpi4"
+    assert choose_board(project) == "rpi4"
     with pytest.raises(UsageError, match="no board"):
-        choose_board(None, None)
+        choose_board(None)
 
 
 def test_init_writes_what_can_be_read_back_and_never_overwrites(tmp_path: Path) -> None:

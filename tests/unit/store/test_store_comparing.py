@@ -120,3 +120,11 @@ def test_a_policy_allows_what_it_says_and_no_more() -> None:
 
 def test_the_best_is_the_one_of_the_lowest_median() -> None:
     assert best_of([a_run(1, 0.3), a_run(2, 0.1), a_run(3, 0.2)]).id == a_run(2).id
+
+
+def test_other_sizes_of_the_inputs_are_no_comparison() -> None:
+    before, after = a_run(1, sizes="ids=1x64"), a_run(2)
+    assert "different sizes of the inputs: ids=1x64 and the largest" in " ".join(
+        compare_runs(before, after).obstacles
+    )
+    assert compare_runs(before, a_run(3, sizes="ids=1x64")).verdict == "same"

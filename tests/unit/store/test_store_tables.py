@@ -13,7 +13,7 @@ TEXT, host VARCHAR(200)!, id VARCHAR(32)!*, joules FLOAT, load_average FLOAT, me
 FLOAT!, measured_at VARCHAR(32)!, measured_by VARCHAR(20), median FLOAT!, minimum
 FLOAT!, model_peak BIGINT,
 notes TEXT!, p90 FLOAT!, p99 FLOAT!, preemptions INTEGER, process_peak BIGINT, purpose
-VARCHAR(20)!, samples BLOB!, stdev FLOAT!, temperature_c FLOAT, threads INTEGER!,
+VARCHAR(20)!, samples BLOB!, sizes TEXT!, stdev FLOAT!, temperature_c FLOAT, threads INTEGER!,
 throttled BOOLEAN, unit VARCHAR(20)!, warmup INTEGER!
 [builds]
 board VARCHAR(100)!, compiler TEXT!, digest VARCHAR(64)!, edgekit_version VARCHAR(50)!,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import lzma
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from edgekit.twin import cpio
 from edgekit.twin.initramfs import make_initramfs
 from edgekit.twin.recipe import default_recipe
 
-RECIPE = default_recipe("bookworm")
+RECIPE = replace(default_recipe("bookworm"), modules=("virtio_pci", "virtio_blk", "virtio_net"))
 
 
 def _module(folder: Path, name: str, needs: str, *, packed: bool = False) -> None:

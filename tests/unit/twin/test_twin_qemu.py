@@ -18,9 +18,9 @@ from support.examples import examples
 from edgekit.base.errors import UsageError
 from edgekit.profiles.board import load_board
 from edgekit.twin import qmp
+from edgekit.twin.access import choose_port, is_free
 from edgekit.twin.image import Image
 from edgekit.twin.machine import counting_instructions, hardware_of, twin_folder
-from edgekit.twin.ports import choose_port, is_free
 from edgekit.twin.qemu import command_line
 from edgekit.twin.state import Hardware, TwinState
 

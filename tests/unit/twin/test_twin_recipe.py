@@ -9,12 +9,14 @@ import sys
 
 import pytest
 
+from edgekit.profiles.architecture import architectures
 from edgekit.twin.recipe import GuestFile, Owner, Recipe, default_recipe, release_for
 from edgekit.twin.systemd import systemd_recipe
 
 RECIPE = default_recipe("bookworm")
 
 CHANGES: dict[str, object] = {
+    "architecture": "armhf",
     "release": "trixie",
     "packages": (*RECIPE.packages, "gdbserver"),
     "left_out": RECIPE.left_out[1:],
@@ -57,19 +59,22 @@ def test_a_recipe_has_the_same_digest_in_every_process() -> None:
 
 
 @pytest.mark.parametrize(
-    ("host", "release"),
+    ("host", "release", "arch"),
     [
-        ((2, 31), "bookworm"),
-        ((2, 36), "bookworm"),
-        ((2, 39), "trixie"),
-        ((2, 41), "trixie"),
-        ((2, 99), "trixie"),
+        ((2, 31), "bookworm", "aarch64"),
+        ((2, 36), "bookworm", "armv7l"),
+        ((2, 36), "trixie", "riscv64"),
+        ((2, 39), "trixie", "aarch64"),
+        ((2, 41), "trixie", "aarch64"),
+        ((2, 99), "trixie", "aarch64"),
     ],
 )
 def test_the_twins_glibc_is_not_older_than_the_hosts_where_debian_has_one(
-    host: tuple[int, int], release: str
+    host: tuple[int, int], release: str, arch: str
 ) -> None:
-    assert release_for(host) == release
+    guest = architectures()[arch].guest
+    assert guest is not None
+    assert release_for(host, guest.releases) == release
 
 
 def test_root_cannot_log_in_and_passwords_do_not_count() -> None:

@@ -22,6 +22,18 @@ typedef struct {
   size_t bytes;
 } edgekit_tensor;
 
+/* A dimension whose size differs from run to run. The tensor has its largest size; the true one is an
+   int64 scalar, its length, among the inputs or outputs behind those of the model. What lies beyond it
+   may hold anything. */
+typedef struct {
+  int is_output;
+  unsigned tensor; /* its index among the inputs, or the outputs */
+  int dimension;
+  int64_t smallest;
+  int length_is_output;
+  unsigned length;
+} edgekit_varying;
+
 typedef struct {
   int interface; /* EDGEKIT_INTERFACE of the library */
   const char *model;
@@ -30,6 +42,9 @@ typedef struct {
   const char *const *step; /* the name of each step, which holds that of its layer */
   size_t arena_bytes;      /* of memory for all tensors of a program */
   size_t thread_bytes;     /* of memory for each of its threads, besides the first */
+  unsigned model_inputs, model_outputs; /* without the lengths */
+  unsigned varyings;                    /* 0 if all sizes are fixed */
+  const edgekit_varying *varying;
 } edgekit_info;
 
 typedef struct edgekit_program edgekit_program;
@@ -39,7 +54,8 @@ enum {
   EDGEKIT_NO_MEMORY = 1,
   EDGEKIT_NO_SUCH_STEP = 2,
   EDGEKIT_INDEX_OUTSIDE = 3, /* an index is outside of the tensor that it addresses */
-  EDGEKIT_REGION_FAILED = 4  /* a vendor's library could not run its part of the model */
+  EDGEKIT_REGION_FAILED = 4, /* a vendor's library could not run its part of the model */
+  EDGEKIT_NO_SUCH_SIZE = 5   /* a tensor has a size that the model does not take */
 };
 
 const edgekit_info *edgekit_model_info(void);
@@ -59,7 +75,13 @@ const void *edgekit_output(edgekit_program *program, unsigned index);
    memory is used. Returns EDGEKIT_OK, or a code that edgekit_error tells in words. */
 int edgekit_run(edgekit_program *program, const void *const *inputs, void *const *outputs);
 
-/* The same, one step at a time, for measuring and debugging: copy the inputs into the arena first. */
+/* Runs the model on tensors of their true sizes, without gaps, where sizes vary and where they do not.
+   `shapes` has the shape of each input, and `made` gets that of each output. There is one of each for
+   `model_inputs` and `model_outputs`; memory for an output has all its `bytes`. */
+int edgekit_run_sizes(edgekit_program *program, const void *const *inputs,
+                      const int64_t *const *shapes, void *const *outputs, int64_t *const *made);
+
+/* As edgekit_run, one step at a time, for measuring and debugging: copy the inputs into the arena first. */
 int edgekit_run_step(edgekit_program *program, unsigned step);
 
 /* Hears, from any thread, what a part of the model says that takes minutes to begin, such as building

@@ -123,8 +123,19 @@ int edgekit_index_outside(edgekit_program *program, const char *tensor, int64_t 
   return EDGEKIT_INDEX_OUTSIDE;
 }
 
+int edgekit_size_outside(edgekit_program *program, const char *tensor, int dimension, int64_t size,
+                         int64_t smallest, int64_t largest) {
+  const int at = snprintf(program->error, sizeof program->error,
+                          "dimension %d of '%.300s' has the size %lld, and takes %lld", dimension,
+                          tensor, (long long)size, (long long)smallest);
+  if (smallest != largest)
+    snprintf(program->error + at, sizeof program->error - (size_t)at, " to %lld",
+             (long long)largest);
+  return EDGEKIT_NO_SUCH_SIZE;
+}
+
 int edgekit_run_region(edgekit_program *program, edgekit_region region, const void *const *in,
                        void *const *out) {
-  return region(in, out, program->error, sizeof program->error) == 0 ? EDGEKIT_OK
-                                                                     : EDGEKIT_REGION_FAILED;
+  const int failed = region(in, out, edgekit_threads(program), program->error, sizeof program->error);
+  return failed ? EDGEKIT_REGION_FAILED : EDGEKIT_OK;
 }

@@ -9,8 +9,9 @@ from tvm.relax.dpl import is_const, is_op, wildcard
 
 from edgekit.backends.base import Layer, Refused, Rule, Setting
 from edgekit.backends.match import Match
-from edgekit.backends.ncnn.rules.common import OUT, held_shape
+from edgekit.backends.ncnn.rules.common import held_shape
 from edgekit.backends.plain.rules.curves import CURVES, Curve
+from edgekit.backends.rule_tools import OUT
 
 
 @dataclass(frozen=True)

@@ -3,25 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from edgekit.backends.base import Refused
+from edgekit.backends.match import Match
 from edgekit.backends.ncnn.layout import Shape, held
-from edgekit.backends.rule_tools import OUT, integers, number, per_channel, positive, scalar
-
-if TYPE_CHECKING:
-    from edgekit.backends.match import Match
-
-__all__ = [
-    "OUT",
-    "held_shape",
-    "integers",
-    "number",
-    "per_channel",
-    "positive",
-    "require_batch_of_one",
-    "scalar",
-]
 
 
 def held_shape(match: Match, part: str) -> Shape:

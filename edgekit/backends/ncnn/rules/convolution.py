@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tvm.relax.dpl import is_const, is_op, wildcard
 
 from edgekit.backends.base import Layer, Refused, Rule, Setting
 from edgekit.backends.match import Match
 from edgekit.backends.ncnn.rules.activation import FUSED, fused_settings
-from edgekit.backends.ncnn.rules.common import (
-    OUT,
-    held_shape,
-    integers,
-    per_channel,
-    require_batch_of_one,
-)
+from edgekit.backends.ncnn.rules.common import held_shape, require_batch_of_one
 from edgekit.backends.plain.rules.curves import Curve
-from edgekit.backends.rule_tools import output_channels_first
-
-if TYPE_CHECKING:
-    from edgekit.base.arrays import Array
+from edgekit.backends.rule_tools import OUT, integers, output_channels_first, per_channel
+from edgekit.base.arrays import Array
 
 _LAYOUTS = {
     "conv1d": "NCW",

@@ -10,7 +10,8 @@ from tvm.relax.dpl import is_const, is_op, wildcard
 from edgekit.backends.base import Layer, Refused, Rule, Setting
 from edgekit.backends.match import Match
 from edgekit.backends.ncnn.layout import Shape, checked, held, leading
-from edgekit.backends.ncnn.rules.common import OUT, held_shape
+from edgekit.backends.ncnn.rules.common import held_shape
+from edgekit.backends.rule_tools import OUT
 
 _UNARY = {
     "abs": 0,

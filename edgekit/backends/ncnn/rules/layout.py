@@ -10,7 +10,8 @@ from edgekit.backends.base import Layer, Refused, Rule, Setting
 from edgekit.backends.match import Match
 from edgekit.backends.ncnn.layout import AXES, ORDERS, checked, held, held_axis, leading
 from edgekit.backends.ncnn.net import extents
-from edgekit.backends.ncnn.rules.common import OUT, held_shape, integers, number
+from edgekit.backends.ncnn.rules.common import held_shape
+from edgekit.backends.rule_tools import OUT, integers, number
 
 
 def rules() -> list[Rule]:

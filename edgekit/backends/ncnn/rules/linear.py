@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 from tvm.relax.dpl import is_const, is_op, wildcard
@@ -11,11 +10,10 @@ from tvm.relax.dpl import is_const, is_op, wildcard
 from edgekit.backends.base import Layer, Refused, Rule, Setting
 from edgekit.backends.match import Match
 from edgekit.backends.ncnn.layout import checked
-from edgekit.backends.ncnn.rules.common import OUT, held_shape, per_channel
+from edgekit.backends.ncnn.rules.common import held_shape
 from edgekit.backends.ncnn.rules.convolution import rules_with_activation
-
-if TYPE_CHECKING:
-    from edgekit.base.arrays import Array
+from edgekit.backends.rule_tools import OUT, per_channel
+from edgekit.base.arrays import Array
 
 
 def rules() -> list[Rule]:

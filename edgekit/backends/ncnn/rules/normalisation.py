@@ -12,14 +12,8 @@ from tvm.relax.dpl import is_const, is_op, wildcard
 from edgekit.backends.base import Layer, Refused, Rule, Setting
 from edgekit.backends.match import Match
 from edgekit.backends.ncnn.layout import checked
-from edgekit.backends.ncnn.rules.common import (
-    OUT,
-    held_shape,
-    integers,
-    positive,
-    require_batch_of_one,
-    scalar,
-)
+from edgekit.backends.ncnn.rules.common import held_shape, require_batch_of_one
+from edgekit.backends.rule_tools import OUT, integers, positive, scalar
 
 
 def rules() -> list[Rule]:

@@ -9,13 +9,8 @@ from tvm.relax.dpl import is_op, wildcard
 
 from edgekit.backends.base import Layer, Refused, Rule, Setting
 from edgekit.backends.match import Match
-from edgekit.backends.ncnn.rules.common import (
-    OUT,
-    held_shape,
-    integers,
-    positive,
-    require_batch_of_one,
-)
+from edgekit.backends.ncnn.rules.common import held_shape, require_batch_of_one
+from edgekit.backends.rule_tools import OUT, integers, positive
 
 _LARGEST, _AVERAGE = 0, 1
 _NO_MORE_PADDING = 1

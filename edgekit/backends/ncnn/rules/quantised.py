@@ -13,8 +13,9 @@ import numpy as np
 
 from edgekit.backends.base import Layer, Refused, Rule, Setting
 from edgekit.backends.match import Match
-from edgekit.backends.ncnn.rules.common import OUT, require_batch_of_one
+from edgekit.backends.ncnn.rules.common import require_batch_of_one
 from edgekit.backends.plain.rules.quantised import LIMITS, QuantisedLayer, Window, quantised_rules
+from edgekit.backends.rule_tools import OUT
 
 HELD_ABOVE = 1
 """Steps that ncnn holds a value above the model's; edgekit_ncnn.h has the same number."""

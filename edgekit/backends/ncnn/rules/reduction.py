@@ -9,7 +9,8 @@ from tvm.relax.dpl import is_const, is_op, wildcard
 from edgekit.backends.base import Layer, Refused, Rule, Setting
 from edgekit.backends.match import Match
 from edgekit.backends.ncnn.layout import leading
-from edgekit.backends.ncnn.rules.common import OUT, held_shape, integers, positive, scalar
+from edgekit.backends.ncnn.rules.common import held_shape
+from edgekit.backends.rule_tools import OUT, integers, positive, scalar
 
 _OPERATIONS = {"sum": 0, "mean": 3, "max": 4, "min": 5, "prod": 6}
 _COUNTED_EXACTLY = 2**24

@@ -7,7 +7,8 @@ from tvm.relax.dpl import is_op, wildcard
 
 from edgekit.backends.base import Layer, Refused, Rule
 from edgekit.backends.match import Match
-from edgekit.backends.ncnn.rules.common import OUT, held_shape, require_batch_of_one
+from edgekit.backends.ncnn.rules.common import held_shape, require_batch_of_one
+from edgekit.backends.rule_tools import OUT
 
 _NEAREST, _BILINEAR = 1, 2
 

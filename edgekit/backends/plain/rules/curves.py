@@ -55,8 +55,8 @@ def _write_clip(value: Any) -> tuple[Any, Parts]:
     return call, {"clip": call}
 
 
-def _bounds(match: Match, part: str = "clip") -> tuple[float, float]:
-    _, low, high = match.arguments(part)
+def _bounds(match: Match) -> tuple[float, float]:
+    _, low, high = match.arguments("clip")
     return number(low), number(high)
 
 
@@ -65,9 +65,9 @@ def _clip(match: Match) -> Settings:
     return {"min": low, "max": high}
 
 
-def _require_bounds(match: Match, low: float, high: float) -> None:
-    if _bounds(match) != (low, high):
-        raise Refused(f"it clips to {_bounds(match)}, and the library's layer to {(low, high)}")
+def _require_bounds(match: Match, high: float) -> None:
+    if _bounds(match) != (0.0, high):
+        raise Refused(f"it clips to {_bounds(match)}, and the library's layer to {(0.0, high)}")
 
 
 def _write_line(value: Any) -> tuple[Any, Parts]:
@@ -79,7 +79,7 @@ def _write_line(value: Any) -> tuple[Any, Parts]:
 
 
 def _line(match: Match) -> Settings:
-    _require_bounds(match, 0.0, 1.0)
+    _require_bounds(match, 1.0)
     return _sloping(scalar(match, "slope"), scalar(match, "offset"))
 
 
@@ -108,7 +108,7 @@ def _write_hard_swish_in_thirds(value: Any) -> tuple[Any, Parts]:
 
 def _hard_swish_in_thirds(match: Match) -> Settings:
     divisor = scalar(match, "divisor")
-    _require_bounds(match, 0.0, divisor)
+    _require_bounds(match, divisor)
     return _sloping(1 / divisor, scalar(match, "offset") / divisor)
 
 

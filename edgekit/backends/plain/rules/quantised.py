@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from tvm.relax.dpl import is_const, is_op, wildcard
@@ -16,9 +16,7 @@ from tvm.relax.dpl import is_const, is_op, wildcard
 from edgekit.backends.base import Layer, Refused, Rule
 from edgekit.backends.match import Match
 from edgekit.backends.rule_tools import OUT, integers, number, scalar
-
-if TYPE_CHECKING:
-    from edgekit.base.arrays import Array
+from edgekit.base.arrays import Array
 
 LIMITS = {"int8": (-128, 127), "uint8": (0, 255)}
 _CLOSE = 1e-4

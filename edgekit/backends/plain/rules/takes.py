@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from edgekit.backends.base import Layer, Refused
-
-if TYPE_CHECKING:
-    from edgekit.backends.match import Match
+from edgekit.backends.match import Match
 
 Check = Callable[["Match", Layer], Layer]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tvm.relax.dpl import is_const, is_op, wildcard
 
@@ -10,9 +10,7 @@ from edgekit.backends.base import Layer, Refused, Rule, Setting
 from edgekit.backends.match import Match
 from edgekit.backends.rule_tools import OUT, integers, per_channel, positive
 from edgekit.backends.tensorrt.rules.node import checked, dequantised, node, rule, shape
-
-if TYPE_CHECKING:
-    from edgekit.base.arrays import Array
+from edgekit.base.arrays import Array
 
 _LAYOUTS = {
     1: ("NCW", "OIW", "IOW"),

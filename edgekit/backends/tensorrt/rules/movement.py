@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from edgekit.backends.base import Layer, Refused, Rule, Setting
 from edgekit.backends.match import Match
 from edgekit.backends.rule_tools import OUT, integers, number, positive
 from edgekit.backends.tensorrt.rules.node import checked, node, rule, shape
-
-if TYPE_CHECKING:
-    from edgekit.base.arrays import Array
+from edgekit.base.arrays import Array
 
 _PADDINGS = ("constant", "reflect", "edge")
 _COORDINATES = ("half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners")

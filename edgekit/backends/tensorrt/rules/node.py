@@ -7,16 +7,14 @@ are the node's attributes, and a weight `operand1` is a constant as its second i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tvm.relax.dpl import is_op, wildcard
 
 from edgekit.backends.base import Layer, Refused, Rule, Setting
 from edgekit.backends.match import Match
 from edgekit.backends.rule_tools import OUT
-
-if TYPE_CHECKING:
-    from edgekit.base.arrays import Array
+from edgekit.base.arrays import Array
 
 MOST_AXES = 8
 Take = Callable[[Match], Layer]

@@ -5,7 +5,7 @@ TensorRT takes only symmetric int8: every zero point is zero.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from tvm.relax.dpl import is_const, is_op, wildcard
@@ -15,9 +15,7 @@ from edgekit.backends.match import Match
 from edgekit.backends.rule_tools import OUT
 from edgekit.backends.tensorrt.rules.convolution import convolution_rules
 from edgekit.backends.tensorrt.rules.node import checked, dequantised
-
-if TYPE_CHECKING:
-    from edgekit.base.arrays import Array
+from edgekit.base.arrays import Array
 
 
 def rules() -> list[Rule]:

@@ -13,9 +13,11 @@ from edgekit.base.wording import did_you_mean
 from edgekit.models.ends.geometry import Size
 from edgekit.models.ends.postprocess import Boxes, Classes, Mask, Postprocess, Text
 from edgekit.models.onnx.ends.boxes import POINTS, Made, Outputs, write_boxes
-from edgekit.models.onnx.ends.nodes import INT32, UINT8, Nodes
+from edgekit.models.onnx.ends.nodes import INT32, UINT8, Nodes, of_model
 
 _ORDER = {"retinaface": (4, 2, 2 * POINTS), "corners": (4, None)}
+_MASKED = ("yolov8", "yolov5")
+"""The ways to decode that take prototypes of masks too."""
 """The columns of the outputs that a way to decode takes, in its order."""
 
 
@@ -125,7 +127,7 @@ def _vectors(count: int, scores: str, classes: str) -> dict[str, Made]:
 def _real(nodes: Nodes, spec: TensorSpec) -> str:
     if spec.quantization is not None and len(spec.quantization.scales) != 1:
         raise _unfit(spec, "one scale, not one for each channel,")
-    return nodes.real(spec.name, spec.dtype, spec.quantization)
+    return nodes.real(of_model(spec.name), spec.dtype, spec.quantization)
 
 
 def _chosen(specs: Sequence[TensorSpec], name: str | None) -> TensorSpec:
@@ -149,15 +151,25 @@ def _in_order(section: Boxes, specs: Sequence[TensorSpec]) -> list[TensorSpec]:
     """Return the outputs that a way to decode takes, in its order."""
     wanted = _ORDER.get(section.decode, (None,))
     if section.outputs:
-        if len(section.outputs) not in (len(wanted), max(1, len(wanted) - 1)):
+        if section.decode == "ssd":
+            wanted = (4, None, None, None)
+        most = len(wanted) + (section.decode in _MASKED)
+        if len(section.outputs) not in (most, max(1, most - 1)):
             raise ProjectError(
                 f'decode = "{section.decode}" takes {len(wanted)} outputs, and [postprocess] names '
                 f"{len(section.outputs)}",
                 hint="name them in its order; docs/ends.md has it",
             )
         return [_chosen(specs, name) for name in section.outputs]
+    if section.decode == "ssd":
+        raise ProjectError(
+            'decode = "ssd" takes boxes, classes, scores and their number, and [postprocess] names '
+            "no outputs",
+            hint=f"add outputs = [...] with {', '.join(spec.name for spec in specs)} in that order",
+        )
     if len(wanted) == 1:
-        return [_chosen(specs, None) if len(specs) == 1 else max(specs, key=_rank_of_size)]
+        boxes = max(specs, key=_rank_of_size)
+        return [boxes, *(_prototypes(specs) if section.decode in _MASKED else ())]
     rest, found = list(specs), []
     for columns in wanted:
         fits = [s for s in rest if columns is None or s.shape[-1:] == (columns,)]
@@ -177,6 +189,12 @@ def _in_order(section: Boxes, specs: Sequence[TensorSpec]) -> list[TensorSpec]:
             hint="choose another decode in [postprocess], or name the outputs in its order",
         )
     return found
+
+
+def _prototypes(specs: Sequence[TensorSpec]) -> Sequence[TensorSpec]:
+    """Return the output whose channels are parts of masks, if there is one."""
+    found = [spec for spec in specs if len(spec.shape) == 4 and spec.shape[0] == 1]
+    return found if len(found) == 1 else ()
 
 
 def _rank_of_size(spec: TensorSpec) -> tuple[bool, int]:

@@ -8,7 +8,7 @@ with an output whose size depends on the data, which no program on a board has.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -18,7 +18,7 @@ from edgekit.base.errors import ProjectError
 from edgekit.base.tensors import TensorSpec
 from edgekit.models.ends.geometry import Size
 from edgekit.models.ends.postprocess import Boxes, Decode
-from edgekit.models.onnx.ends.nodes import FLOAT, INT32, Nodes
+from edgekit.models.onnx.ends.nodes import BOOL, FLOAT, INT32, UINT8, Nodes
 
 ROUNDS = 24
 """The longest chain of boxes, each dropped or kept because of the one before, that is followed."""
@@ -47,6 +47,10 @@ class Candidates:
     count: int
     points: str | None = None
     """Pairs of x and y in pixels, a row for each candidate."""
+    pairs: int = POINTS
+    """The number of pairs."""
+    coefficients: str | None = None
+    """The share of each prototype in a candidate's mask."""
     is_final: bool = False
     """Whether the model dropped overlapping boxes itself."""
 
@@ -109,8 +113,37 @@ def write_boxes(outputs: Outputs, mapping: Sequence[float]) -> Mapping[str, Made
     made["classes"] = Made(nodes.cast(names, INT32), (most,))
     if found.points is not None:
         points = nodes.add("Gather", found.points, places, axis=0)
-        made["landmarks"] = chosen(points, 2 * POINTS)
+        made["landmarks"] = chosen(points, 2 * found.pairs)
+    if found.coefficients is not None:
+        parts = nodes.add("Gather", found.coefficients, places, axis=0)
+        parts, places = (nodes.add("Gather", value, order, axis=0) for value in (parts, corners))
+        made["masks"] = _masks(outputs, parts, places, stays, most)
     return made
+
+
+def _masks(outputs: Outputs, parts: str, corners: str, stays: str, most: int) -> Made:
+    """Return a mask for each box, in the size of the prototypes, and empty outside the box."""
+    nodes, (_, count, height, width) = outputs.nodes, outputs.specs[1].shape
+    prototypes = nodes.reshaped(outputs.values[1], count, height * width)
+    values = nodes.reshaped(nodes.add("MatMul", parts, prototypes), most, height, width)
+    # The sigmoid of the authors is above a half where its argument is above 0.
+    inside = nodes.add("Greater", values, nodes.constant(0.0))
+    inside = nodes.add("And", inside, nodes.cast(nodes.reshaped(stays, most, 1, 1), BOOL))
+    sides = ((0, width, outputs.picture[1]), (1, height, outputs.picture[0]))
+    for place, extent, pixels in sides:
+        shape = (1, 1, extent) if place == 0 else (1, extent, 1)
+        grid = nodes.constant(np.arange(extent).reshape(shape))
+        low, high = (
+            nodes.add(
+                "Mul",
+                nodes.reshaped(nodes.sliced(corners, 1, i, i + 1), most, 1, 1),
+                nodes.constant(extent / pixels),
+            )
+            for i in (place, place + 2)
+        )
+        inside = nodes.add("And", inside, nodes.add("GreaterOrEqual", grid, low))
+        inside = nodes.add("And", inside, nodes.add("Less", grid, high))
+    return Made(nodes.cast(inside, UINT8), (most, height, width))
 
 
 def _kept(nodes: Nodes, corners: str, classes: str, valid: str, iou: float, count: int) -> str:
@@ -163,14 +196,30 @@ def _from_rows(outputs: Outputs, rows: str, count: int, first: int, columns: int
 
 
 def _yolov8(outputs: Outputs) -> Candidates:
+    nodes, keypoints = outputs.nodes, outputs.section.keypoints
     matrix, columns, count = outputs.rows(0)
-    rows = outputs.nodes.add("Transpose", matrix, perm=[1, 0])
-    return _from_rows(outputs, rows, count, 4, 4 + _classes(outputs, columns - 4))
+    parts = int(outputs.specs[1].shape[1]) if len(outputs.specs) > 1 else 0
+    rows = nodes.add("Transpose", matrix, perm=[1, 0])
+    last = 4 + _classes(outputs, columns - 4 - parts - 3 * keypoints)
+    found = _from_rows(outputs, rows, count, 4, last)
+    if keypoints:
+        places = [last + 3 * point + axis for point in range(keypoints) for axis in (0, 1)]
+        points = nodes.add("Gather", rows, nodes.whole(*places), axis=1)
+        found = replace(found, points=points, pairs=keypoints)
+    if parts:
+        found = replace(found, coefficients=nodes.sliced(rows, 1, columns - parts, columns))
+    return found
 
 
 def _yolov5(outputs: Outputs) -> Candidates:
+    nodes = outputs.nodes
     rows, count, columns = outputs.rows(0)
-    return _from_rows(outputs, rows, count, 5, 5 + _classes(outputs, columns - 5))
+    parts = int(outputs.specs[1].shape[1]) if len(outputs.specs) > 1 else 0
+    last = 5 + _classes(outputs, columns - 5 - parts)
+    found = _from_rows(outputs, rows, count, 5, last)
+    if parts:
+        found = replace(found, coefficients=nodes.sliced(rows, 1, columns - parts, columns))
+    return found
 
 
 def _classes(outputs: Outputs, found: int) -> int:
@@ -192,6 +241,21 @@ def _end2end(outputs: Outputs) -> Candidates:
     scores = nodes.reshaped(nodes.sliced(rows, 1, 4, 5), count)
     classes = nodes.reshaped(nodes.sliced(rows, 1, 5, 6), count)
     return Candidates(nodes.sliced(rows, 1, 0, 4), scores, classes, count, is_final=True)
+
+
+def _ssd(outputs: Outputs) -> Candidates:
+    """Take what TFLite_Detection_PostProcess returns: corners as shares of the picture, y first."""
+    nodes = outputs.nodes
+    corners, count, _ = outputs.rows(0, 4)
+    height, width = outputs.picture
+    ordered = nodes.add("Gather", corners, nodes.whole(1, 0, 3, 2), axis=1)
+    pixels = nodes.add("Mul", ordered, nodes.constant(np.array([width, height] * 2)))
+    classes, scores = (nodes.reshaped(outputs.values[place], count) for place in (1, 2))
+    if len(outputs.values) > 3:
+        number = nodes.reshaped(outputs.values[3], 1)
+        valid = nodes.add("Less", nodes.constant(np.arange(count)), number)
+        scores = nodes.add("Where", valid, scores, nodes.constant(np.zeros(count)))
+    return Candidates(pixels, scores, classes, count, is_final=True)
 
 
 def _probabilities(outputs: Outputs, place: int) -> tuple[str, str]:
@@ -260,4 +324,5 @@ DECODERS: Mapping[Decode, Callable[[Outputs], Candidates]] = {
     "end2end": _end2end,
     "retinaface": _retinaface,
     "corners": _corners,
+    "ssd": _ssd,
 }

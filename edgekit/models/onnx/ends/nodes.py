@@ -1,4 +1,4 @@
-"""Writes ONNX nodes around a model, in the version of ONNX that the model has."""
+"""Writes the ONNX nodes before and behind a model."""
 
 from __future__ import annotations
 
@@ -12,22 +12,24 @@ from onnx import helper, numpy_helper
 from edgekit.base.arrays import Array
 from edgekit.base.tensors import Quantization
 
+BOOL = onnx.TensorProto.BOOL
 FLOAT, INT32, UINT8 = onnx.TensorProto.FLOAT, onnx.TensorProto.INT32, onnx.TensorProto.UINT8
-OLDEST_OPSET = 11
-"""The first version with Resize, Pad and Clip as they are written."""
-_INPUTS_MAY_BE_LEFT_OUT = 13
-_AXES_ARE_INPUTS = 18
-"""The version in which ReduceMax takes its axes as an input."""
+OPSET = 18
+"""The version of ONNX that is written."""
+
+
+def of_model(name: str) -> str:
+    """Return the name that a tensor of the model has in the graphs around it."""
+    return f"model/{name}"
 
 
 class Nodes:
     """A list of nodes under construction. Values are the names of tensors."""
 
-    def __init__(self, prefix: str, opset: int) -> None:
+    def __init__(self, prefix: str) -> None:
         self.nodes: list[onnx.NodeProto] = []
         self.initializers: list[onnx.TensorProto] = []
         self._prefix = prefix
-        self._opset = opset
         self._count = 0
 
     def add(self, operator: str, *inputs: str, outputs: int = 1, **attributes: Any) -> str:
@@ -43,7 +45,7 @@ class Nodes:
         return made
 
     def named(self, value: str, name: str) -> None:
-        """Give a value a name of the model's outputs."""
+        """Give a value the name of an output."""
         self.nodes.append(helper.make_node("Identity", [value], [name], name=self._name(name)))
 
     def constant(self, value: Array | float, dtype: str = "float32") -> str:
@@ -63,21 +65,18 @@ class Nodes:
 
     def resized(self, value: str, shape: Sequence[int], interpolation: str) -> str:
         """Resize an image as OpenCV and PyTorch do, without antialiasing."""
-        none = "" if self._opset >= _INPUTS_MAY_BE_LEFT_OUT else self.constant(np.zeros(0))
         coordinates: dict[str, Any] = {"coordinate_transformation_mode": "half_pixel"}
         if interpolation == "nearest":
             coordinates = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
         sizes = self.whole(*shape)
-        return self.add("Resize", value, none, none, sizes, mode=interpolation, **coordinates)
+        return self.add("Resize", value, "", "", sizes, mode=interpolation, **coordinates)
 
     def cast(self, value: str, kind: int) -> str:
         return self.add("Cast", value, to=kind)
 
     def largest(self, value: str, axis: int) -> str:
         """Return the largest element along an axis, which goes."""
-        if self._opset >= _AXES_ARE_INPUTS:
-            return self.add("ReduceMax", value, self.whole(axis), keepdims=0)
-        return self.add("ReduceMax", value, axes=[axis], keepdims=0)
+        return self.add("ReduceMax", value, self.whole(axis), keepdims=0)
 
     def top(self, value: str, count: int) -> tuple[str, str]:
         """Return the largest elements of a vector, and their places."""

@@ -27,6 +27,7 @@ from edgekit.models.onnx.operators.refused import REFUSED
 from edgekit.models.onnx.operators.resize import RESIZE
 from edgekit.models.onnx.operators.sequence import SEQUENCE
 from edgekit.models.onnx.operators.signal import SIGNAL
+from edgekit.models.onnx.operators.small import SMALL
 from edgekit.models.onnx.operators.vision import VISION
 
 FAMILIES: Mapping[str, tuple[Converters, ...]] = {
@@ -57,7 +58,7 @@ FAMILIES: Mapping[str, tuple[Converters, ...]] = {
         MICROSOFT_RECURRENT,
         QLINEAR,
     ),
-    "edgekit": (EDGEKIT,),
+    "edgekit": (EDGEKIT, SMALL),
 }
 
 CONVERTERS: Mapping[tuple[str, str], Converter] = {

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 from tvm import relax
 
-from edgekit.models.onnx.node import Converter, Node, Outputs
+from edgekit.models.onnx.node import Node, Outputs
 from edgekit.models.onnx.operators.common import (
     Converters,
     cast,
+    in_float32,
     like,
     positive_axis,
     reshape,
@@ -92,16 +92,6 @@ def _hard_swish(node: Node) -> Outputs:
     value = node.expr(0)
     line = op.add(op.multiply(value, like(_SIXTH, value)), like(0.5, value))
     return op.multiply(value, op.clip(line, 0.0, 1.0))
-
-
-def _widely(function: Callable[[Expr], Expr]) -> Converter:
-    """Compute in float32: half precision in each step would lose too much."""
-
-    def convert(node: Node) -> Outputs:
-        value = node.expr(0)
-        return cast(node.emit(function(wide(node, value))), dtype_of(value))
-
-    return convert
 
 
 def _softplus(value: Expr) -> Expr:
@@ -185,14 +175,14 @@ ACTIVATION: Converters = {
     "Hardmax": lambda node: _over_axis(node, "Hardmax"),
     "LeakyRelu": _leaky_relu,
     "LogSoftmax": lambda node: _over_axis(node, "LogSoftmax"),
-    "Mish": _widely(_mish),
+    "Mish": in_float32(_mish),
     "PRelu": _prelu,
     "Relu": unary(_relu),
     "Selu": _selu,
     "Shrink": _shrink,
     "Sigmoid": unary(op.sigmoid),
     "Softmax": lambda node: _over_axis(node, "Softmax"),
-    "Softplus": _widely(_softplus),
+    "Softplus": in_float32(_softplus),
     "Softsign": unary(_softsign),
     "Swish": _swish,
     "ThresholdedRelu": _thresholded_relu,

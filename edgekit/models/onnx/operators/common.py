@@ -56,6 +56,16 @@ def unary(function: Callable[[Expr], Expr]) -> Converter:
     return convert
 
 
+def in_float32(function: Callable[[Expr], Expr]) -> Converter:
+    """Compute in float32: half precision loses too much, and has no device code for some."""
+
+    def convert(node: Node) -> Outputs:
+        value = node.expr(0)
+        return cast(node.emit(function(wide(node, value))), dtype_of(value))
+
+    return convert
+
+
 def wide(node: Node, value: Expr) -> Expr:
     """Widen float16 and bfloat16 to float32, so that sums and exponentials stay accurate."""
     narrow = dtype_of(value) in ("float16", "bfloat16")

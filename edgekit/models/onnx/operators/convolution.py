@@ -99,7 +99,7 @@ def with_bias(node: Node, value: Expr, position: int) -> Expr:
 
 def _conv_transpose(node: Node) -> Outputs:
     """Compute without padding, then crop: that works for every padding, even an uneven one."""
-    value, weight = node.expr(0), node.expr(1)
+    value, weight = (wide(node, node.expr(place)) for place in (0, 1))
     extents, kernel = shape_of(value)[2:], shape_of(weight)[2:]
     rank, groups = len(kernel), node.get("group", 1)
     if rank not in _TRANSPOSED:
@@ -125,7 +125,7 @@ def _conv_transpose(node: Node) -> Outputs:
     )
     if not even:
         result = pad(node, result, [0, 0, *(-b for b in before)], [0, 0, *(-a for a in after)])
-    return with_bias(node, result, 2)
+    return with_bias(node, node.emit(cast(result, node.dtype(0))), 2)
 
 
 def _transposed_extents(

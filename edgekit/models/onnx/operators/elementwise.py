@@ -16,7 +16,15 @@ from edgekit.models.arithmetic import (
     truncated_remainder,
 )
 from edgekit.models.onnx.node import Converter, Node, Outputs, RefusedError
-from edgekit.models.onnx.operators.common import Converters, cast, like, reshape, unary, wide
+from edgekit.models.onnx.operators.common import (
+    Converters,
+    cast,
+    in_float32,
+    like,
+    reshape,
+    unary,
+    wide,
+)
 from edgekit.models.onnx.values import (
     Expr,
     Tensor,
@@ -224,26 +232,16 @@ def _whole(function: Callable[[Expr], Expr]) -> Callable[[Expr], Expr]:
     return lambda value: function(value) if is_float(dtype_of(value)) else value
 
 
-def _in_float32(function: Callable[[Expr], Expr]) -> Converter:
-    """Compute functions in float32 whose device code exists only for float32 and float64."""
-
-    def convert(node: Node) -> Outputs:
-        value = node.expr(0)
-        return cast(node.emit(function(wide(node, value))), dtype_of(value))
-
-    return convert
-
-
 ELEMENTWISE: Converters = {
     "Abs": unary(_absolute),
-    "Acos": _in_float32(op.acos),
-    "Acosh": _in_float32(op.acosh),
+    "Acos": in_float32(op.acos),
+    "Acosh": in_float32(op.acosh),
     "Add": binary(op.add),
     "And": binary(op.logical_and),
-    "Asin": _in_float32(op.asin),
-    "Asinh": _in_float32(op.asinh),
-    "Atan": _in_float32(op.atan),
-    "Atanh": _in_float32(op.atanh),
+    "Asin": in_float32(op.asin),
+    "Asinh": in_float32(op.asinh),
+    "Atan": in_float32(op.atan),
+    "Atanh": in_float32(op.atanh),
     "BitShift": _bit_shift,
     "BitwiseAnd": binary(op.bitwise_and),
     "BitwiseNot": unary(op.bitwise_not),
@@ -253,12 +251,12 @@ ELEMENTWISE: Converters = {
     "CastLike": _cast_like,
     "Ceil": unary(_whole(op.ceil)),
     "Clip": _clip,
-    "Cos": _in_float32(op.cos),
-    "Cosh": _in_float32(op.cosh),
+    "Cos": in_float32(op.cos),
+    "Cosh": in_float32(op.cosh),
     "Div": _divide,
     "Equal": binary(op.equal),
-    "Erf": _in_float32(op.erf),
-    "Exp": _in_float32(op.exp),
+    "Erf": in_float32(op.erf),
+    "Exp": in_float32(op.exp),
     "Floor": unary(_whole(op.floor)),
     "Greater": binary(op.greater),
     "GreaterOrEqual": binary(op.greater_equal),
@@ -267,7 +265,7 @@ ELEMENTWISE: Converters = {
     "IsNaN": unary(_is_nan),
     "Less": binary(op.less),
     "LessOrEqual": binary(op.less_equal),
-    "Log": _in_float32(op.log),
+    "Log": in_float32(op.log),
     "Max": variadic(op.maximum),
     "Mean": _mean,
     "Min": variadic(op.minimum),
@@ -280,13 +278,13 @@ ELEMENTWISE: Converters = {
     "Reciprocal": unary(lambda value: op.divide(like(1, value), value)),
     "Round": unary(_whole(op.round)),
     "Sign": unary(_sign),
-    "Sin": _in_float32(op.sin),
-    "Sinh": _in_float32(op.sinh),
-    "Sqrt": _in_float32(op.sqrt),
+    "Sin": in_float32(op.sin),
+    "Sinh": in_float32(op.sinh),
+    "Sqrt": in_float32(op.sqrt),
     "Sub": binary(op.subtract),
     "Sum": variadic(op.add),
-    "Tan": _in_float32(op.tan),
-    "Tanh": _in_float32(op.tanh),
+    "Tan": in_float32(op.tan),
+    "Tanh": in_float32(op.tanh),
     "Where": _where,
     "Xor": binary(op.logical_xor),
 }

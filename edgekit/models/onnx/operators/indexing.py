@@ -39,12 +39,12 @@ def _gather_elements(node: Node) -> Outputs:
     return op.gather_elements(node.expr(0), wrapped(node, 1, node.shape(0)[axis]), axis)
 
 
-def _flat_indices(node: Node, position: int, shape: tuple[int, ...], batch: int) -> Expr:
+def _flat_indices(node: Node, shape: tuple[int, ...], batch: int) -> Expr:
     """Return index tuples (last axis) as positions in the flattened indexed axes."""
-    depth = node.shape(position)[-1]
+    depth = node.shape(1)[-1]
     extents = shape[batch : batch + depth]
     steps = np.array([math.prod(extents[i + 1 :]) for i in range(depth)], np.int64)
-    inside = wrapped(node, position, *extents)
+    inside = wrapped(node, 1, *extents)
     return node.emit(op.sum(op.multiply(inside, as_expr(steps)), [-1]))
 
 
@@ -52,7 +52,7 @@ def _gather_nd(node: Node) -> Outputs:
     shape, batch = node.shape(0), node.get("batch_dims", 0)
     index_shape = node.shape(1)
     depth = index_shape[-1]
-    flat = _flat_indices(node, 1, shape, batch)
+    flat = _flat_indices(node, shape, batch)
     batches = math.prod(shape[:batch])
     rows = math.prod(shape[batch : batch + depth])
     rest = shape[batch + depth :]
@@ -83,7 +83,7 @@ def _scatter_nd(node: Node) -> Outputs:
     shape = node.shape(0)
     depth = node.shape(1)[-1]
     rows, rest = math.prod(shape[:depth]), math.prod(shape[depth:])
-    flat = op.reshape(_flat_indices(node, 1, shape, 0), (-1, 1))
+    flat = op.reshape(_flat_indices(node, shape, 0), (-1, 1))
     count = math.prod(node.shape(1)[:-1])
     if count == 0:
         return node.expr(0)

@@ -114,7 +114,8 @@ def _grouped(
 ) -> Expr:
     value = wide(node, value)
     scale, bias = (
-        node.emit(op.reshape(cast(node.expr(i), dtype_of(value)), affine)) for i in (1, 2)
+        node.emit(op.reshape(node.emit(cast(node.expr(i), dtype_of(value))), affine))
+        for i in (1, 2)
     )
     mean = node.emit(op.mean(value, axes, keepdims=True))
     centred = node.emit(op.subtract(value, mean))

@@ -115,7 +115,8 @@ def _max_pool(node: Node) -> Outputs:
 
 def _max_pool_with_indices(node: Node, window: Window) -> Outputs:
     """Gather every window, find its largest cell, and look up that cell's position."""
-    value, dtype = node.expr(0), node.dtype(0)
+    value = wide(node, node.expr(0))
+    dtype = dtype_of(value)
     rank, lead = len(window.kernel), node.shape(0)[:2]
     lowest = float(np.finfo(dtype).min) if dtype.startswith("float") else dtype_minimum(dtype)
     padding = window.padding
@@ -144,6 +145,7 @@ def _max_pool_with_indices(node: Node, window: Window) -> Outputs:
     index = take_at(as_expr(places.reshape(-1)), node.emit(chosen), axis=0)
     planes = np.arange(math.prod(lead), dtype=np.int64).reshape(*lead, 1)
     index = op.add(index, as_expr(planes * math.prod(window.extents)))
+    largest = cast(node.emit(largest), node.dtype(0))
     return [node.emit(largest), node.emit(op.reshape(index, (*lead, *window.output)))]
 
 

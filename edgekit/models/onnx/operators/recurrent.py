@@ -1,4 +1,4 @@
-"""RNN, GRU and LSTM, unrolled step by step.
+"""RNN, GRU and LSTM as loops over their steps.
 
 The input's part of every gate is one matrix product for all steps; each step computes the state's
 part.
@@ -13,7 +13,8 @@ from typing import TypeAlias
 import numpy as np
 from tvm import relax
 
-from edgekit.base.wording import counted
+from edgekit.compiler.loops import Sliced
+from edgekit.models.control import repeated
 from edgekit.models.onnx.node import Node, Outputs, RefusedError
 from edgekit.models.onnx.operators.common import Converters, cast, like, take_at
 from edgekit.models.onnx.operators.integer import Weight, dynamic_product, weight_of
@@ -24,8 +25,6 @@ op = relax.op
 Function = Callable[[Expr], Expr]
 Matrix: TypeAlias = Expr | Weight
 """A matrix of floats, or a quantised one, by which numbers are multiplied in integers."""
-LONGEST_SEQUENCE = 2_000
-"""The most steps to unroll; more would take minutes to compile."""
 
 
 @dataclass(frozen=True)
@@ -137,9 +136,6 @@ def _recurrent(node: Node) -> Outputs:
     if batch_first:
         value = node.emit(op.permute_dims(value, [1, 0, 2]))
     length, batch, _ = shape_of(value)
-    if length > LONGEST_SEQUENCE:
-        raise RefusedError(f"it runs over {counted(length, 'step')}, more than {LONGEST_SEQUENCE}")
-    node.repaired(f"{node.operator} was written out step by step")
     hidden = node.shape(2)[1 if node.operator in _WEIGHTS else 2]
     directions = node.shape(1)[0]
     lengths = _lengths(node, length)
@@ -178,22 +174,24 @@ def _run(
     flat = node.emit(op.reshape(value, (length * batch, size)))
     given = layer.recur(flat, layer.weight, layer.input_bias)
     given = node.emit(op.reshape(given, (length, batch, kind.gates * layer.hidden)))
-    history: list[Expr] = []
-    for step in reversed(range(length)) if backwards else range(length):
-        now = node.emit(take_at(given, constant(step, "int64"), axis=0))
-        after = kind.step(layer, now, state)
-        shown = after[0]
-        if lengths is not None:
-            inside = node.emit(op.less(constant(step, "int32"), lengths))
-            after = [
-                node.emit(op.where(inside, new, old)) for new, old in zip(after, state, strict=True)
-            ]
-            shown = node.emit(op.where(inside, shown, like(0, shown)))
-        state = after
-        history.append(node.emit(op.expand_dims(shown, 0)))
-    if backwards:
-        history.reverse()
-    return node.emit(op.concat(history, axis=0)), state
+    sliced = [Sliced(given, backwards)]
+    if lengths is not None:
+        places = np.arange(length, dtype=np.int32)
+        sliced.append(Sliced(as_expr(places), backwards))
+
+    def step(slices: list[Expr], state: State) -> tuple[State, list[Expr]]:
+        after = kind.step(layer, slices[0], state)
+        if lengths is None:
+            return after, after[:1]
+        inside = node.emit(op.less(slices[1], lengths))
+        shown = node.emit(op.where(inside, after[0], like(0, after[0])))
+        kept = [
+            node.emit(op.where(inside, new, old)) for new, old in zip(after, state, strict=True)
+        ]
+        return kept, [shown]
+
+    *last, history = repeated(node.block, length, sliced, state, step, [backwards])
+    return history, last
 
 
 def _lengths(node: Node, length: int) -> Expr | None:

@@ -148,7 +148,9 @@ def _upper(dtype: str) -> float | int:
 
 def _arg(function: Callable[..., Expr]) -> Converter:
     def convert(node: Node) -> Outputs:
-        value = node.expr(0)
+        value = wide(node, node.expr(0))
+        if dtype_of(value) == "bool":
+            value = node.emit(cast(value, "int8"))
         rank = len(shape_of(value))
         axis, keep = positive_axis(node.get("axis", 0), rank), bool(node.get("keepdims", 1))
         if node.get("select_last_index", 0):
@@ -190,9 +192,10 @@ def _top_k(node: Node) -> Outputs:
         return [none, node.emit(cast(none, "int64"))]
     if count > shape_of(value)[axis]:
         raise RefusedError(f"it asks for the {count} largest of {shape_of(value)[axis]}")
+    dtype = dtype_of(value)
     result = node.emit(
         op.topk(
-            value,
+            node.emit(cast(value, "int8")) if dtype == "bool" else value,
             count,
             axis,
             ret_type="both",
@@ -200,7 +203,8 @@ def _top_k(node: Node) -> Outputs:
             dtype="int64",
         )
     )
-    return [node.emit(relax.TupleGetItem(result, 0)), node.emit(relax.TupleGetItem(result, 1))]
+    found, places = (node.emit(relax.TupleGetItem(result, part)) for part in (0, 1))
+    return [node.emit(cast(found, dtype)), places]
 
 
 REDUCTION: Converters = {

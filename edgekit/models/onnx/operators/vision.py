@@ -9,7 +9,7 @@ from tvm import relax
 
 from edgekit.compiler.passes.indices import IndexRule, checked
 from edgekit.models.onnx.node import Node, Outputs, RefusedError
-from edgekit.models.onnx.operators.common import Converters, cast, like, take_at
+from edgekit.models.onnx.operators.common import Converters, cast, like, take_at, wide
 from edgekit.models.onnx.operators.convolution import spatial
 from edgekit.models.onnx.operators.layout import pad
 from edgekit.models.onnx.values import Expr, as_expr, dtype_of
@@ -25,14 +25,16 @@ def _grid_sample(node: Node) -> Outputs:
     mode = _GRID_MODES.get(mode, mode)
     if rank not in (4, 5) or (rank == 5 and mode == "bicubic"):
         raise RefusedError(f"{mode} sampling over {rank - 2} axes is not supported")
-    return op.image.grid_sample(
-        node.expr(0),
-        node.emit(op.permute_dims(node.expr(1), [0, rank - 1, *range(1, rank - 1)])),
+    image, grid = (wide(node, node.expr(place)) for place in (0, 1))
+    sampled = op.image.grid_sample(
+        image,
+        node.emit(op.permute_dims(grid, [0, rank - 1, *range(1, rank - 1)])),
         method=mode,
         layout="NCHW" if rank == 4 else "NCDHW",
         padding_mode=node.get("padding_mode", "zeros"),
         align_corners=bool(node.get("align_corners", 0)),
     )
+    return cast(node.emit(sampled), node.dtype(0))
 
 
 def _roi_align(node: Node) -> Outputs:

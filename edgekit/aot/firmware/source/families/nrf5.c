@@ -16,12 +16,13 @@
 #define TXD TASK(0x51Cu)
 #define BAUDRATE TASK(0x524u)
 
-/* The port that both chips have; pins beyond its 32 would need another base. */
-#define OUTSET EK_REGISTER(0x50000508u)
-#define PIN_CNF(pin) EK_REGISTER(0x50000700u + 4u * (pin))
+/* Pins beyond the first 32 are those of another port. */
+#define PORT(pin) (0x50000000u + 0x300u * ((pin) / 32u))
+#define OUTSET(pin) EK_REGISTER(PORT(pin) + 0x508u)
+#define PIN_CNF(pin) EK_REGISTER(PORT(pin) + 0x700u + 4u * ((pin) % 32u))
 
 uint32_t board_start(void) {
-  OUTSET = 1u << EK_TX_PIN;
+  OUTSET(EK_TX_PIN) = 1u << (EK_TX_PIN % 32u);
   PIN_CNF(EK_TX_PIN) = 3;   /* an output */
   PIN_CNF(EK_RX_PIN) = 0xC; /* an input, pulled up */
   EK_REGISTER(0x40000000u) = 1; /* the crystal: the other one is too inaccurate for the line */

@@ -22,15 +22,20 @@ constexpr char kUsage[] =
     "--once INPUT... [--out DIR] [--repeat N]   run once; write DIR/output-0.npy, ...\n"
     "  --watch DIR [--keep N]                     answer what appears in DIR/in, in DIR/out\n"
     "  --describe                                 what goes in and what comes out\n"
-    "each with [--model FILE]";
+    "each with [--model FILE]; --once with [--draw FILE.png], where a picture is given;\n"
+    "with [--frame yuyv:640x480], bare bytes are a camera's frame; INPUT may be /dev/video0";
 
 struct Options {
   enum { kNothing, kOnce, kWatch, kDescribe } mode = kNothing;
   app::Paths inputs;
   fs::path folder;
   fs::path model;
+  fs::path drawing;
+  std::string frame_text;
+  app_frame frame = {};
   size_t repeat = 1;
   size_t keep = 100;
+  const app_frame* framed() const { return frame.width > 0 ? &frame : nullptr; }
 };
 
 size_t Number(const std::string& name, const std::string& text) {
@@ -60,6 +65,8 @@ Options Parse(const std::vector<std::string>& words) {
     else if (word == "--watch") options.mode = Options::kWatch, options.folder = value();
     else if (word == "--out") options.folder = value();
     else if (word == "--model") options.model = value();
+    else if (word == "--draw") options.drawing = value();
+    else if (word == "--frame") options.frame_text = value();
     else if (word == "--repeat") options.repeat = Number("--repeat", value());
     else if (word == "--keep") options.keep = Number("--keep", value());
     else if (word.rfind("--", 0) != 0) options.inputs.push_back(word);
@@ -68,6 +75,13 @@ Options Parse(const std::vector<std::string>& words) {
   bool takes_inputs = options.mode == Options::kOnce;
   if (options.mode == Options::kNothing || takes_inputs == options.inputs.empty()) {
     throw std::invalid_argument(std::string("usage:\n  ") + kUsage);
+  }
+  if (!options.frame_text.empty()) {
+    const char* wrong = app_parse_frame(options.frame_text.c_str(), &options.frame);
+    if (wrong != nullptr) throw std::invalid_argument(wrong);
+  }
+  if (!options.drawing.empty() && app_means.task == APP_NOTHING) {
+    throw std::invalid_argument("[postprocess] says nothing about what the outputs mean");
   }
   if (options.model.empty()) options.model = InstalledModel();
   return options;
@@ -87,12 +101,12 @@ app::Predictor Load(const Options& options) {
 
 int Once(const Options& options) {
   app::Predictor predictor = Load(options);
-  app::Tensors inputs = app::ReadInputs(options.inputs);
+  app::Request request = app::ReadInputs(options.inputs, options.framed());
   app::Tensors outputs;
   std::vector<double> times;
   for (size_t i = 0; i < options.repeat; ++i) {
     auto started = std::chrono::steady_clock::now();
-    outputs = predictor.Run(inputs);
+    outputs = predictor.Run(request.inputs);
     times.push_back(MillisecondsSince(started));
   }
   std::printf("first run %.3f ms", times.front());
@@ -102,6 +116,7 @@ int Once(const Options& options) {
   }
   std::puts("");
   for (size_t i = 0; i < outputs.size(); ++i) std::puts(app::Describe(i, outputs[i]).c_str());
+  app::Explain(request, outputs, {stdout}, options.drawing);
   if (!options.folder.empty()) {
     fs::create_directories(options.folder);
     app::WriteOutputs(options.folder, outputs);
@@ -112,7 +127,7 @@ int Once(const Options& options) {
 int Watch(const Options& options) {
   app::BlockSignals();
   app::Predictor predictor = Load(options);
-  app::Serve(predictor, options.folder, options.keep);
+  app::Serve(predictor, options.folder, options.keep, options.framed());
   return 0;
 }
 

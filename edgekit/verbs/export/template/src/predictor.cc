@@ -14,14 +14,23 @@ Function* Symbol(void* library, const char* name) {
   return reinterpret_cast<Function*>(found);
 }
 
-std::string Typed(const std::string& dtype, const std::vector<int64_t>& shape) {
+std::string Typed(const std::string& dtype, const std::vector<int64_t>& smallest,
+                  const std::vector<int64_t>& shape) {
   std::string text = dtype + "[";
-  const char* separator = "";
-  for (int64_t extent : shape) {
-    text += separator + std::to_string(extent);
-    separator = ", ";
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (i > 0) text += ", ";
+    if (smallest[i] != shape[i]) text += std::to_string(smallest[i]) + "..";
+    text += std::to_string(shape[i]);
   }
   return text + "]";
+}
+
+bool Fits(const model::TensorInfo& info, const Tensor& tensor) {
+  bool fits = tensor.dtype == info.dtype && tensor.shape.size() == info.shape.size();
+  for (size_t i = 0; fits && i < info.shape.size(); ++i) {
+    fits = info.smallest[i] <= tensor.shape[i] && tensor.shape[i] <= info.shape[i];
+  }
+  return fits;
 }
 
 void CheckInputs(const Tensors& inputs) {
@@ -30,10 +39,9 @@ void CheckInputs(const Tensors& inputs) {
                                 " inputs, not " + std::to_string(inputs.size()));
   }
   for (size_t i = 0; i < inputs.size(); ++i) {
-    std::string expected = TypeOf(model::kInputs[i]), found = TypeOf(inputs[i]);
-    if (found != expected) {
+    if (!Fits(model::kInputs[i], inputs[i])) {
       throw std::invalid_argument(std::string("the input ") + model::kInputs[i].name + " is " +
-                                  expected + ", not " + found);
+                                  TypeOf(model::kInputs[i]) + ", not " + TypeOf(inputs[i]));
     }
   }
 }
@@ -53,6 +61,7 @@ Predictor::Predictor(const std::string& library, int threads) {
     throw std::runtime_error("the model's interface has another version than edgekit.h");
   }
   run_ = Symbol<decltype(edgekit_run)>(opened, "edgekit_run");
+  run_sizes_ = Symbol<decltype(edgekit_run_sizes)>(opened, "edgekit_run_sizes");
   error_ = Symbol<decltype(edgekit_error)>(opened, "edgekit_error");
   program_.reset(Symbol<decltype(edgekit_create)>(opened, "edgekit_create")(nullptr, threads),
                  Symbol<decltype(edgekit_destroy)>(opened, "edgekit_destroy"));
@@ -69,18 +78,47 @@ Tensors Predictor::Run(const Tensors& inputs) {
     outputs.push_back(NewTensor(info));
     made.push_back(outputs.back().data.get());
   }
-  if (run_(program_.get(), given.data(), made.data()) != EDGEKIT_OK) {
-    throw ModelError(error_(program_.get()));
-  }
+  const int status = model::kVaries ? RunSizes(inputs, &outputs)
+                                    : run_(program_.get(), given.data(), made.data());
+  if (status != EDGEKIT_OK) throw ModelError(error_(program_.get()));
   return outputs;
+}
+
+int Predictor::RunSizes(const Tensors& inputs, Tensors* outputs) {
+  std::vector<const void*> given;
+  std::vector<const int64_t*> shapes;
+  std::vector<void*> made;
+  std::vector<int64_t*> sizes;
+  for (const Tensor& input : inputs) {
+    given.push_back(input.data.get());
+    shapes.push_back(input.shape.data());
+  }
+  for (Tensor& output : *outputs) {
+    made.push_back(output.data.get());
+    sizes.push_back(output.shape.data());
+  }
+  const int status =
+      run_sizes_(program_.get(), given.data(), shapes.data(), made.data(), sizes.data());
+  for (size_t i = 0; status == EDGEKIT_OK && i < outputs->size(); ++i) {
+    const model::TensorInfo& info = model::kOutputs[i];
+    size_t bytes = info.bytes;  // of one element in the end
+    for (int64_t extent : info.shape) bytes /= extent > 0 ? extent : 1;
+    for (int64_t extent : (*outputs)[i].shape) bytes *= extent;
+    (*outputs)[i].bytes = bytes;
+  }
+  return status;
 }
 
 Tensor NewTensor(const model::TensorInfo& info) {
   return edgekit::NewTensor(info.dtype, info.shape, info.bytes);
 }
 
-std::string TypeOf(const model::TensorInfo& info) { return Typed(info.dtype, info.shape); }
+std::string TypeOf(const model::TensorInfo& info) {
+  return Typed(info.dtype, info.smallest, info.shape);
+}
 
-std::string TypeOf(const Tensor& tensor) { return Typed(tensor.dtype, tensor.shape); }
+std::string TypeOf(const Tensor& tensor) {
+  return Typed(tensor.dtype, tensor.shape, tensor.shape);
+}
 
 }  // namespace app

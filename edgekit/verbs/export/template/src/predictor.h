@@ -26,20 +26,24 @@ class Predictor {
   explicit Predictor(const std::string& library, int threads = 0);
 
   // Takes inputs in the order of model::kInputs and returns outputs in the order of model::kOutputs.
+  // Where sizes vary, an input may have any size in its range, and an output has its true size.
   // Throws std::invalid_argument if an input does not fit, ModelError if the model fails. One thread
   // at a time may call it; other threads make predictors of their own.
   Tensors Run(const Tensors& inputs);
 
  private:
+  int RunSizes(const Tensors& inputs, Tensors* outputs);
+
   decltype(edgekit_run)* run_;
+  decltype(edgekit_run_sizes)* run_sizes_;
   decltype(edgekit_error)* error_;
   std::shared_ptr<edgekit_program> program_;
 };
 
-// Allocates an input or output, to be filled through `data`, for example from a camera.
+// Allocates an input or output of the largest size, to be filled through `data`, for example from a camera.
 Tensor NewTensor(const model::TensorInfo& info);
 
-// "float32[1, 3, 224, 224]"
+// "float32[1, 3, 224, 224]", "int64[1, 1..512]"
 std::string TypeOf(const model::TensorInfo& info);
 std::string TypeOf(const Tensor& tensor);
 

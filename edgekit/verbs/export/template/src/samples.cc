@@ -30,9 +30,38 @@ Tensor ReadBytes(const fs::path& path, const model::TensorInfo& info) {
   return tensor;
 }
 
-Tensor ReadInput(const fs::path& path, const model::TensorInfo& info) {
-  if (!fs::is_regular_file(path)) throw std::invalid_argument(path.string() + " is not a file");
-  return path.extension() == ".npy" ? edgekit::ReadNpy(path.string()) : ReadBytes(path, info);
+void Check(const char* failure, const fs::path& path) {
+  if (failure != nullptr) throw std::invalid_argument(path.string() + ": " + failure);
+}
+
+void ReadInput(const fs::path& path, size_t index, const app_frame* frame, Request& request) {
+  const model::TensorInfo& info = model::kInputs[index];
+  const app_rule& rule = app_rules[index];
+  const std::string name = path.string();
+  const bool camera = !fs::is_directory(path) && app_is_camera(name.c_str());
+  if (!camera && !fs::is_regular_file(path)) throw std::invalid_argument(name + " is not a file");
+  const bool picture = app_is_picture_name(name.c_str());
+  if (path.extension() == ".npy" || (!camera && !picture && (frame == nullptr || rule.height == 0))) {
+    request.inputs.push_back(path.extension() == ".npy" ? edgekit::ReadNpy(name)
+                                                        : ReadBytes(path, info));
+    return;
+  }
+  if (rule.height == 0) {
+    throw std::invalid_argument(std::string("the input ") + info.name +
+                                " takes no picture: [preprocess] says nothing about it");
+  }
+  request.picture.reset(new app_picture(), [](app_picture* old) {
+    app_free_picture(old);
+    delete old;
+  });
+  app_picture* read = request.picture.get();
+  Check(camera    ? app_read_camera(name.c_str(), frame, &rule, read)
+        : picture ? app_read_picture(name.c_str(), read)
+                  : app_read_frame(name.c_str(), frame, read),
+        path);
+  request.inputs.push_back(NewTensor(info));
+  request.seen = static_cast<int>(index);
+  Check(app_prepare(read, &rule, request.inputs.back().data.get(), &request.place), path);
 }
 
 template <typename Number>
@@ -62,16 +91,37 @@ int64_t CountOf(const Tensor& tensor) {
 
 }  // namespace
 
-Tensors ReadInputs(const Paths& files) {
+Request ReadInputs(const Paths& files, const app_frame* frame) {
   if (files.size() != model::kInputs.size()) {
     throw std::invalid_argument("the model takes " + std::to_string(model::kInputs.size()) +
                                 " inputs, not " + std::to_string(files.size()));
   }
-  Tensors inputs;
-  for (size_t i = 0; i < files.size(); ++i) {
-    inputs.push_back(ReadInput(files[i], model::kInputs[i]));
+  Request request;
+  for (size_t i = 0; i < files.size(); ++i) ReadInput(files[i], i, frame, request);
+  return request;
+}
+
+void Explain(const Request& request, const Tensors& outputs, const std::vector<FILE*>& out,
+             const fs::path& drawing) {
+  if (app_means.task == APP_NOTHING) return;
+  std::vector<const void*> data;
+  for (const Tensor& output : outputs) data.push_back(output.data.get());
+  const bool placed = request.seen >= 0 && app_rules[request.seen].on_board;
+  app_meaning meaning;
+  Check(app_read_meaning(data.data(), placed ? &request.place : nullptr, &meaning), "the outputs");
+  for (FILE* file : out) app_print_meaning(file, &meaning);
+  const char* failure = nullptr;
+  if (!drawing.empty() && !placed) failure = "the program was given no picture to draw into";
+  if (!drawing.empty() && placed) {
+    app_picture& canvas = *request.picture;
+    failure = app_in_colour(&canvas);
+    if (failure == nullptr) {
+      app_draw_meaning(&meaning, data.data(), &request.place, &app_rules[request.seen], &canvas);
+      failure = app_write_picture(drawing.c_str(), &canvas);
+    }
   }
-  return inputs;
+  app_free_meaning(&meaning);
+  Check(failure, drawing);
 }
 
 void WriteOutputs(const fs::path& folder, const Tensors& outputs) {

@@ -93,12 +93,13 @@ std::vector<std::string> RequestsIn(const fs::path& folder) {
 
 class Service {
  public:
-  Service(Predictor& predictor, const fs::path& folder, size_t keep)
+  Service(Predictor& predictor, const fs::path& folder, size_t keep, const app_frame* frame)
       : predictor_(predictor),
         in_(folder / "in"),
         work_(folder / "work"),
         out_(folder / "out"),
         keep_(keep),
+        frame_(frame),
         arrivals_(inotify_init1(IN_CLOEXEC | IN_NONBLOCK), "watch for requests"),
         stop_(Stop(), "wait for signals") {
     for (const fs::path& made : {in_, work_, out_}) fs::create_directories(made);
@@ -165,11 +166,12 @@ class Service {
         files.push_back(work_ / file);
         fs::rename(in_ / file, files.back());
       }
-      Tensors inputs = ReadInputs(files);
+      Request request = ReadInputs(files, frame_);
       auto started = std::chrono::steady_clock::now();
-      Tensors outputs = predictor_.Run(inputs);
+      Tensors outputs = predictor_.Run(request.inputs);
       std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - started;
       WriteOutputs(Begin(name), outputs);
+      WriteMeaning(name, request, outputs);
       Publish(name);
       for (size_t i = 0; i < outputs.size(); ++i) {
         std::printf("%s: %.2f ms, %s\n", name.c_str(), took.count(), Describe(i, outputs[i]).c_str());
@@ -177,6 +179,14 @@ class Service {
     } catch (const std::exception& error) {
       Refuse(name, error.what());
     }
+  }
+
+  void WriteMeaning(const std::string& name, const Request& request, const Tensors& outputs) {
+    if (app_means.task == APP_NOTHING) return;
+    FILE* text = std::fopen((Unfinished(name) / "found.txt").c_str(), "w");
+    if (text == nullptr) Fail("write found.txt");
+    Explain(request, outputs, {text, stdout}, {});
+    if (std::fclose(text) != 0) Fail("write found.txt");
   }
 
   void Refuse(const std::string& name, const std::string& why) {
@@ -214,6 +224,7 @@ class Service {
   Predictor& predictor_;
   fs::path in_, work_, out_;
   size_t keep_;
+  const app_frame* frame_;
   Descriptor arrivals_, stop_;
   std::deque<std::string> kept_;
 };
@@ -225,8 +236,8 @@ void BlockSignals() {
   if (pthread_sigmask(SIG_BLOCK, &signals, nullptr) != 0) Fail("block signals");
 }
 
-void Serve(Predictor& predictor, const fs::path& folder, size_t keep) {
-  Service(predictor, folder, keep).Run();
+void Serve(Predictor& predictor, const fs::path& folder, size_t keep, const app_frame* frame) {
+  Service(predictor, folder, keep, frame).Run();
 }
 
 }  // namespace app

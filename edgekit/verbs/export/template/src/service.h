@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <filesystem>
 
+#include "picture.h"
 #include "predictor.h"
 
 namespace app {
@@ -15,8 +16,9 @@ namespace app {
 // dot, then rename it: the service takes a file as soon as it sees it.
 //
 // The answer is the folder FOLDER/out/REQUEST with output-0.npy, ..., or with error.txt, and appears
-// whole. The last `keep` answers are kept. A request on which the program died is not tried again.
-void Serve(Predictor& predictor, const std::filesystem::path& folder, size_t keep);
+// whole. Where [postprocess] says what outputs mean, found.txt has it. The last `keep` answers are kept. A request on which the program died is not tried again.
+void Serve(Predictor& predictor, const std::filesystem::path& folder, size_t keep,
+           const app_frame* frame = nullptr);
 
 // Call it before any thread starts: later threads inherit the blocked signals.
 void BlockSignals();
