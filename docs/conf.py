@@ -24,6 +24,7 @@ PAGES = {
     ],
     "How-tos": [
         "docs/devices",
+        "docs/fabric",
         "docs/twins",
         "docs/boards",
         "docs/offload",
@@ -93,7 +94,7 @@ version = re.findall(r'"(.+)"', (ROOT / "edgekit/version.py").read_text("utf-8")
 extensions = ["myst_parser"]
 root_doc = "README"
 include_patterns = [f"{page}.md" for pages in PAGES.values() for page in pages]
-include_patterns += ["README.md", "docs/**/*.md"]
+include_patterns += ["README.md", "docs/*.md", "docs/**/*.md"]
 html_theme = "furo"
 html_title = f"edgekit {version}"
 html_theme_options = {"top_of_page_buttons": []}
