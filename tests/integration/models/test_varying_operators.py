@@ -7,6 +7,7 @@ import pytest
 from onnx import parser
 from support.varying import compared
 
+from edgekit.base.errors import UnsupportedModelError
 from edgekit.base.tensors import Range
 
 N, M = Range(3, 11, "n"), Range(3, 11, "n")
@@ -420,3 +421,10 @@ def test_negative_places_of_what_is_scattered():
     body = 'o = Constant<value_int=-3>() j = Add(i, o) y = {}<reduction="add">(x, j, u)'
     check(body.format("ScatterElements"), x=(4, 5), i=("int64", (N, 5)), u=(N, 5))
     check(body.format("ScatterND"), x=(4, 5), i=("int64", (N, 1)), u=(N, 5))
+
+
+def test_statistics_taken_along_a_dimension_that_varies_are_refused():
+    body = "y, m, v = BatchNormalization<training_mode=1>(x, s, b, c, d)"
+    names = dict.fromkeys(("s", "b", "c", "d"), (4,))
+    with pytest.raises(UnsupportedModelError, match="the mean is taken along it"):
+        check(body, "float y, float m, float v", x=at((2, 4, 6), 2), **names)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from ml_dtypes import finfo
-from tvm import relax
+from tvm import relax, te, tirx
 
 from edgekit.base.arrays import numpy_dtype
 from edgekit.models.arithmetic import (
@@ -184,6 +185,22 @@ def _cast_like(node: Node) -> Outputs:
     return _cast_to(node, value, node.dtype(1))
 
 
+def _bit_cast(node: Node) -> Outputs:
+    """Take the bits of each number for those of another type of the same width."""
+    wanted = _device_dtype(node.get("to"))
+    value = node.value(0)
+    if is_known(value):
+        return value.view(dtype_named(wanted))
+    value = node.expr(0)
+    if "bool" in (wanted, dtype_of(value)):  # a byte that is 0 or 1
+        return _cast_to(node, value, wanted)
+
+    def compute(x: Any) -> Any:
+        return te.compute(x.shape, lambda *at: tirx.reinterpret(wanted, x(*at)), name="bits")
+
+    return node.block.emit_te(compute, value, primfunc_name_hint="bit_cast")
+
+
 def _device_dtype(element: int) -> str:
     import onnx
 
@@ -247,6 +264,7 @@ ELEMENTWISE: Converters = {
     "BitwiseNot": unary(op.bitwise_not),
     "BitwiseOr": binary(op.bitwise_or),
     "BitwiseXor": binary(op.bitwise_xor),
+    "BitCast": _bit_cast,
     "Cast": _cast,
     "CastLike": _cast_like,
     "Ceil": unary(_whole(op.ceil)),

@@ -96,6 +96,8 @@ def _per_channel(step: Step) -> list[Value]:
     second = step.inputs[1] if step.has(1) else None
     if second is not None and second.rank and value.rank:
         step.fixed_at(0, [axis], "and each of its places has a scale of its own")
+    if step.get("training_mode", 0):
+        step.fixed_at(0, range(value.rank), "and the mean is taken along it")
     made = step.again(*step.inputs)
     return [step.shaped(made[0], value.sizes, buffer=value.buffer), *made[1:]]
 
