@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import IO, NoReturn, TypeAlias
 
@@ -152,6 +153,12 @@ def spoken_module(module: str) -> str:
     """Return the command that a user types to run a module of the Python that runs edgekit."""
     safe = "-P" if sys.version_info >= (3, 11) else "-I"
     return f"{sys.executable} {safe} -m {module}"
+
+
+def has_pip() -> bool:
+    """Return whether this Python has pip. Only the folders of packages are asked: setuptools
+    changes its imports for good when one of its own finders is asked for pip."""
+    return PathFinder.find_spec("pip") is not None
 
 
 def module_command(module: str, *arguments: str) -> tuple[str, ...]:

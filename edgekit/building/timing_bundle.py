@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from edgekit.base.events import SILENT
 from edgekit.base.tensors import TensorSpec
+from edgekit.base.varying import without_lengths
 from edgekit.building.build_manifest import manifest_for
 from edgekit.building.expectation import Expectation
 from edgekit.building.product import Compiled, Making
@@ -38,5 +39,5 @@ def timing_bundle(
     making = Making(product, request, compiler, made, folder / "objects", SILENT)
     expectation = Expectation(None, (Vector(RANDOM, inputs, {}, {}),))
     contents = replace(compiled.finish(making, expectation), expectation=expectation)
-    write_manifest(made, manifest_for(making, ends, contents))
+    write_manifest(made, manifest_for(making, without_lengths(*ends), contents))
     return open_bundle(made)

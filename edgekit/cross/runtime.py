@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgekit.base.children import module_command, spoken_module
+from edgekit.base.children import has_pip, module_command, spoken_module
 from edgekit.base.errors import BuildError, MissingToolError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import (
@@ -166,7 +166,7 @@ def _installed() -> dict[str, Path]:
 
 
 def _fetch(arch: str, wheels: tuple[Wheel, ...], final: Path, events: Events) -> None:
-    if importlib.util.find_spec("pip") is None:
+    if not has_pip():
         raise MissingToolError(
             f"fetching TVM's runtime for {arch} needs pip, which this environment lacks",
             hint=spoken_module("ensurepip"),

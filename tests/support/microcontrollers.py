@@ -32,7 +32,8 @@ LIMIT_S = 300.0
 
 
 def firmware_for(board: Board, folder: Path, *trees: Path) -> FirmwareFile:
-    require("gcc-arm", "gcc-riscv32", "picolibc")
+    is_arm = board.cpu.arch != "riscv32"
+    require(*(("gcc-arm",) if is_arm else ("gcc-riscv32", "picolibc")))
     built = build_firmware(trees, board, load_toolchain(board.toolchain), folder)
     return read_firmware(built.elf)
 

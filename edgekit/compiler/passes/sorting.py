@@ -62,22 +62,18 @@ def _topk(block: Any, call: Any) -> Any:
 
 def _running(identity: int, combine: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     def replace(block: Any, call: Any) -> Any:
-        shape = [int(extent) for extent in call.args[0].ty.shape.values]
         axis, value = call.attrs.axis, call.args[0]
         if axis is None:
-            shape, axis = [math.prod(shape)], 0
-        axis = int(axis) % len(shape)
-        parts = (math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :]))
-        value = block.emit(relax.op.reshape(value, parts))
+            value = block.emit(relax.op.reshape(value, (-1,)))
+        place = int(axis or 0) % len(value.ty.shape.values)
         dtype = str(call.ty.dtype)
-        found = block.emit_te(
+        return block.emit_te(
             lambda given: running_of(
-                given, dtype, identity, combine, exclusive=bool(call.attrs.exclusive)
+                given, place, dtype, identity, combine, exclusive=bool(call.attrs.exclusive)
             ),
             value,
             primfunc_name_hint="running",
         )
-        return relax.op.reshape(found, tuple(int(extent) for extent in call.ty.shape.values))
 
     return replace
 

@@ -8,7 +8,6 @@ its name.
 from __future__ import annotations
 
 import ast
-import importlib.util
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
-from edgekit.base.children import TimeoutExpired, module_command, run, spoken_module
+from edgekit.base.children import TimeoutExpired, has_pip, module_command, run, spoken_module
 from edgekit.base.decode import decode_json
 from edgekit.base.errors import BuildError, MissingToolError
 from edgekit.cross.sources.web import Web, WebError
@@ -38,7 +37,7 @@ class PipConfig:
 
 def pip_config() -> PipConfig:
     """Read pip's configuration files and environment."""
-    if importlib.util.find_spec("pip") is None:
+    if not has_pip():
         raise MissingToolError(
             "fetching a library's source needs pip's configuration, and this environment lacks pip",
             hint=f"{spoken_module('ensurepip')}, or name folders with the files in EDGEKIT_SOURCES",

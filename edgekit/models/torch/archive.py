@@ -14,7 +14,7 @@ import math
 import pickletools
 import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,6 +75,8 @@ BYTES_PER_ELEMENT = {
 }
 
 _COMPLEX = {9: "complex32", 10: "complex64", 11: "complex128"}
+_UNBOUNDED = 1 << 60
+"""From here on the largest size of a dimension is no limit."""
 _STRIDED = 7
 """The number of a layout in which a tensor's elements all have a place."""
 
@@ -176,15 +178,34 @@ def _checked(
 
 
 def _guards(document: dict[str, Any]) -> tuple[str, ...]:
-    """Remove and return the program's guards on its inputs, which torch would run."""
-    guards = tuple(str(guard) for guard in document.get("guards_code") or ())
+    """Remove and return the program's guards on its inputs, which torch would run, and those that
+    it makes of the ranges of dimensions."""
+    written = tuple(str(guard) for guard in document.get("guards_code") or ())
     document["guards_code"] = []
+    guards = (*written, *_range_guards(document))
     for guard in guards:
         try:
             check_guard(guard)
         except ValueError as error:
             raise RunsCode(f"guards written as Python code ({guard[:80]!r})") from error
     return guards
+
+
+def _range_guards(document: dict[str, Any]) -> Iterator[str]:
+    """Give a guard for each bound of an input's dimension. A least size of 2 is none: torch gives
+    it to every open dimension, and runs the program with 1."""
+    graph, signature = document["graph_module"]["graph"], document["graph_module"]["signature"]
+    ranges = document.get("range_constraints") or {}
+    for spec in signature["input_specs"]:
+        name = spec.get("user_input", {}).get("arg", {}).get("as_tensor", {}).get("name")
+        sizes = graph["tensor_values"][name]["sizes"] if name is not None else ()
+        for axis, extent in enumerate(map(_extent, sizes)):
+            bounds = ranges.get(extent, {}) if isinstance(extent, str) else {}
+            least, most = bounds.get("min_val"), bounds.get("max_val")
+            if least is not None and least > 2:
+                yield f"L[{name!r}].size()[{axis}] >= {int(least)}"
+            if most is not None and most < _UNBOUNDED:
+                yield f"L[{name!r}].size()[{axis}] <= {int(most)}"
 
 
 def _text(members: Mapping[str, ZipMember], member: str, default: str) -> str:

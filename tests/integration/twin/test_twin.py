@@ -55,7 +55,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
-def test_commands_files_and_fabfiles_work_on_a_twin(tmp_path: Path) -> None:
+def test_commands_files_and_fabfiles_work_on_a_twin(no_twins: None, tmp_path: Path) -> None:
     where = ("--board", "rpi4", "--twin")
     told = edgekit("device", "exec", *where, "--", "uname", "-m")
     assert (told.returncode, told.stdout) == (0, "aarch64\n"), told.stderr
