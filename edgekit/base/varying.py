@@ -71,7 +71,7 @@ def padded(specs: Sequence[TensorSpec], arrays: Mapping[str, Array]) -> list[Arr
     sizes = sizes_of(specs, arrays)
     whole = [arrays[spec.name] for spec in specs]
     for place, spec in enumerate(specs):
-        if whole[place].shape != spec.shape:
+        if spec.varying and whole[place].shape != spec.shape:
             large = np.zeros(spec.shape, whole[place].dtype)
             large[tuple(map(slice, whole[place].shape))] = whole[place]
             whole[place] = large

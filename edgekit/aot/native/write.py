@@ -155,7 +155,7 @@ class _Weights:
         if data not in self.offsets:
             self.content += bytes(-len(self.content) % ALIGNMENT)
             self.offsets[data] = len(self.content)
-            self.content += data
+            self.content += data or b"\0"  # an empty constant has a place, too
         return self.offsets[data]
 
 

@@ -76,7 +76,7 @@ BYTES_PER_ELEMENT = {
 
 _COMPLEX = {9: "complex32", 10: "complex64", 11: "complex128"}
 _UNBOUNDED = 1 << 60
-"""From here on the largest size of a dimension is no limit."""
+"""The largest size from which a dimension has no limit."""
 _STRIDED = 7
 """The number of a layout in which a tensor's elements all have a place."""
 

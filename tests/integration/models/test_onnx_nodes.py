@@ -24,7 +24,7 @@ from support.patience import LIMITS_S
 from benchmarks.forked import run_each
 
 EXPECTATIONS = Path(__file__).with_name("onnx_node_expectations.json")
-ENOUGH_RIGHT = 1150
+ENOUGH_RIGHT = 1750
 
 
 def expected() -> dict[str, str]:
