@@ -41,6 +41,7 @@ PAGES = {
         "docs/quantize",
         "docs/recommend",
         "docs/results",
+        "docs/ci",
         "docs/export",
         "docs/farm",
         "docs/rpc",

@@ -92,24 +92,46 @@ def compare_results(before: str, after: str, url: str | None = None) -> Comparis
 
     `before` may be previous or best, of the runs before `after` of its model, board and device.
     """
-    from edgekit.store.bench_runs import find_bench_run, runs_before
-    from edgekit.store.comparing import best_of, compare_runs, obstacles
+    from edgekit.store.bench_runs import find_bench_run
+    from edgekit.store.comparing import compare_runs
 
     with opened_store(url) as store:
         later = find_bench_run(store, after)
         if before not in (PREVIOUS, BEST):
             return compare_runs(find_bench_run(store, before), later)
-        earlier = runs_before(store, later)
-        if not earlier:
-            raise UsageError(
-                f"no older run of {later.build.model} on {later.device} can be compared with "
-                f"{later.id[:12]}, which is in {later.unit} "
-                f"(measured by: {measurer_in_words(later.measured_by).partition(':')[0]})",
-                hint="`edgekit results list` shows all runs; runs are compared in one unit, and "
-                "hardware's not with an emulator's",
-            )
-        fitting = [run for run in earlier if not obstacles(run, later)] or list(earlier)
-        return compare_runs(best_of(fitting) if before == BEST else fitting[0], later)
+        earlier = _earlier(store, later, before)
+    if earlier is None:
+        raise UsageError(
+            f"no older run of {later.build.model} on {later.device} can be compared with "
+            f"{later.id[:12]}, which is in {later.unit} "
+            f"(measured by: {measurer_in_words(later.measured_by).partition(':')[0]})",
+            hint="`edgekit results list` shows all runs; runs are compared in one unit, and "
+            "hardware's not with an emulator's",
+        )
+    return compare_runs(earlier, later)
+
+
+def compare_with_earlier(after: str, before: str, url: str | None = None) -> Comparison | None:
+    """Compare a run with the previous or the best one before it; None if it is the first."""
+    from edgekit.store.bench_runs import find_bench_run
+    from edgekit.store.comparing import compare_runs
+
+    with opened_store(url) as store:
+        later = find_bench_run(store, after)
+        earlier = _earlier(store, later, before)
+    return None if earlier is None else compare_runs(earlier, later)
+
+
+def _earlier(store: Store, later: BenchRun, which: str) -> BenchRun | None:
+    """Return the previous or the best run before one, preferably one that can be compared."""
+    from edgekit.store.bench_runs import runs_before
+    from edgekit.store.comparing import best_of, obstacles
+
+    earlier = runs_before(store, later)
+    fitting = [run for run in earlier if not obstacles(run, later)] or list(earlier)
+    if not fitting:
+        return None
+    return best_of(fitting) if which == BEST else fitting[0]
 
 
 def raise_if_regressed(comparison: Comparison, share: float) -> None:

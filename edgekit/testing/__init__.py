@@ -1,1 +1,1 @@
-"""Suites of tests for packages that add to edgekit; they need the extra edgekit[testing]."""
+"""Suites of tests for packages that add to edgekit, and the pytest plugin: edgekit[testing]."""
