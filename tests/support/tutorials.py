@@ -2,7 +2,8 @@
 
 `…` stands for any number of lines, and inside a line for the rest of it. Words and whole numbers
 are compared; times, sizes, versions and digests are not. Of a command that works, stdout is
-compared: progress goes to stderr.
+compared: progress goes to stderr, and is left out of what a failing command prints: how much of it
+there is depends on how busy the machine is.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ _VOLATILE = re.compile(
     r"|\d[\d,]*(\.\d+)+(e[-+]?\d+)?( ?(ns|µs|ms|s|k|M|[KMG]iB|%))?\b"
     r"|\d[\d,]*(e[-+]?\d+| ?(ns|µs|ms|s|min|k|M|bytes|[KMG]iB)\b)"
 )
+
+
+_PROGRESS = re.compile(r"^.* \((\d+ min )?[\d.]+ m?s\)\n", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -75,7 +79,9 @@ def type_in(lines: list[str], folder: Path, environment: Mapping[str, str]) -> l
     )
     outputs, errors = (re.split(f"{_END}(\\d*)\n", text) for text in (done.stdout, done.stderr))
     return [
-        Answer(int(code), tuple((out if code == "0" else out + error).splitlines()))
+        Answer(
+            int(code), tuple((out if code == "0" else out + _PROGRESS.sub("", error)).splitlines())
+        )
         for out, code, error in zip(outputs[::2], outputs[1::2], errors[::2], strict=False)
     ]
 
