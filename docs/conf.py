@@ -40,6 +40,7 @@ PAGES = {
         "docs/ends",
         "docs/quantize",
         "docs/recommend",
+        "docs/profile",
         "docs/results",
         "docs/ci",
         "docs/export",

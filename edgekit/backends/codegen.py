@@ -10,6 +10,7 @@ from edgekit.backends.base import Backend, Options, Region
 from edgekit.backends.source import blob_symbol
 from edgekit.base.errors import BuildError, EdgekitError
 from edgekit.base.files import storage_errors
+from edgekit.base.wording import few
 from edgekit.cross.blob import write_blob
 
 
@@ -67,9 +68,3 @@ def layer_names(region: Region) -> tuple[str, ...]:
     return tuple(
         "+".join(step.nodes) if step.nodes else "+".join(step.operators) for step in region.steps
     )
-
-
-def few(names: Sequence[str]) -> str:
-    """List the first names, and say how many more there are."""
-    shown = ", ".join(names[:3])
-    return f"{shown} and {len(names) - 3} more" if len(names) > 3 else shown

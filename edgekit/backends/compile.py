@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgekit.backends.codegen import RegionFiles, few
+from edgekit.backends.codegen import RegionFiles
 from edgekit.backends.registry import load_backend
 from edgekit.backends.source import INCLUDE
 from edgekit.base.errors import BuildError
+from edgekit.base.wording import few
 from edgekit.cross.runtime import ffi_headers
 from edgekit.cross.toolchain import find_cxx_compiler
 from edgekit.cross.tools import run_tool

@@ -57,6 +57,7 @@ def compile_model(
     load_tvm()
     from edgekit.aot.native.compile import program_of
     from edgekit.compiler.passes.loops import has_loops, written_out
+    from edgekit.compiler.steps import steps_for_machine
 
     dump = dumper(dump_ir)
     dump("imported", model.module)
@@ -78,7 +79,7 @@ def compile_model(
         form = program_of(model, scheduled) if may_be_program else None
         if form is None and has_loops(scheduled):
             raise _LoopsLeftError
-        return form or ForMachine(external, weights_apart=linked)
+        return form or ForMachine(external, linked, steps_for_machine(scheduled))
 
     def compiled_from(module: Any) -> Compiled:
         return compile_module(module, target, form_of, choices=choices, dump=dump, events=events)

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgekit.backends.base import HasRunner, Runner
-from edgekit.backends.codegen import RegionFiles, few
+from edgekit.backends.codegen import RegionFiles
 from edgekit.backends.registry import load_backend
 from edgekit.base.errors import BuildError
 from edgekit.base.files import storage_errors
+from edgekit.base.wording import few
 from edgekit.bundle.manifest_runners import Built, RunnerEntry, runner_library, runner_source
 from edgekit.cross.tools import run_tool
 

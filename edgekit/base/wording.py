@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 PURPOSE = "EDGEKIT_PURPOSE"
 """The variable that names the edgekit command that a process works for."""
@@ -84,6 +84,12 @@ def joined(words: Iterable[str]) -> str:
     """Join words as a sentence does: a, b and c."""
     *most, last = list(words) or [""]
     return f"{', '.join(most)} and {last}" if most else last
+
+
+def few(names: Sequence[str]) -> str:
+    """List the first names, and say how many more there are."""
+    shown = ", ".join(names[:3])
+    return f"{shown} and {len(names) - 3} more" if len(names) > 3 else shown
 
 
 def percent(part: float) -> str:

@@ -60,6 +60,7 @@ def manifest_for(making: Making, ends: Ends, contents: Contents) -> Manifest:
         regions=contents.regions,
         runners=contents.runners,
         kernels=contents.kernels,
+        steps=contents.steps,
         bare_metal=contents.bare_metal,
         files=(*contents.files, *reference.files),
         reproducible=reproducible,

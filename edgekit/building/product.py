@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from edgekit.bundle.manifest import FileEntry, Kernel, Manifest, Region
     from edgekit.bundle.manifest_bare_metal import BareMetal
     from edgekit.bundle.manifest_runners import RunnerEntry
+    from edgekit.bundle.manifest_steps import LibraryStep
     from edgekit.cross.toolchain import Compiler
     from edgekit.models.model import Model, ModelSource
     from edgekit.profiles.board import Board
@@ -61,6 +62,7 @@ class Contents:
     regions: tuple[Region, ...] = ()
     runners: tuple[RunnerEntry, ...] = ()
     kernels: tuple[Kernel, ...] = ()
+    steps: tuple[LibraryStep, ...] = ()
     bare_metal: BareMetal | None = None
 
 

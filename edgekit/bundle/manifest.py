@@ -19,6 +19,7 @@ from edgekit.base.tensors import TensorSpec
 from edgekit.bundle.manifest_bare_metal import BareMetal
 from edgekit.bundle.manifest_oracle import OracleEntry
 from edgekit.bundle.manifest_runners import RunnerEntry, runners_problem
+from edgekit.bundle.manifest_steps import LibraryStep
 from edgekit.bundle.manifest_vectors import RANDOM, LeftOut, VectorEntry, vectors_problem
 from edgekit.models.ends.postprocess import Postprocess
 from edgekit.models.preprocess import Preprocess
@@ -163,6 +164,8 @@ class Manifest:
     regions: tuple[Region, ...]
     runners: tuple[RunnerEntry, ...]
     kernels: tuple[Kernel, ...]
+    steps: tuple[LibraryStep, ...]
+    """The steps in the order in which they run; none in bundles of earlier versions."""
     bare_metal: BareMetal | None
     """The model as C; None if the bundle holds a library."""
     files: tuple[FileEntry, ...]
@@ -279,7 +282,8 @@ def _with_vectors(document: Mapping[str, object]) -> dict[str, object]:
 
 
 def _with_states(document: Mapping[str, object]) -> dict[str, object]:
-    """Return a document whose tensors are no state, and of one size, where they say nothing."""
+    """Return a document whose tensors are no state, and of one size, where they say nothing, and
+    that lists no steps where it has no list."""
 
     def completed(entry: object) -> object:
         if not isinstance(entry, dict) or not isinstance(entry.get("spec"), dict):
@@ -291,7 +295,7 @@ def _with_states(document: Mapping[str, object]) -> dict[str, object]:
         for key in ("inputs", "outputs")
         if isinstance(entries := document.get(key), list)
     }
-    return {**document, **ends}
+    return {"steps": [], **document, **ends}
 
 
 @dataclass(frozen=True)

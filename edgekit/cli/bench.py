@@ -17,6 +17,7 @@ from edgekit.base.wording import (
     counted,
     duration,
     energy,
+    few,
     measured,
     number,
     percent,
@@ -34,11 +35,16 @@ if TYPE_CHECKING:
     from edgekit.api.inputs import InputKeywords
     from edgekit.api.keywords import BenchKeywords
     from edgekit.api.workspace import Workspace
-    from edgekit.base.measurer import Measurer
     from edgekit.base.shapes import Shape
     from edgekit.bundle.folder import Bundle
     from edgekit.devices.sensors.state import BoardState
-    from edgekit.verbs.bench_report import BenchReport, BenchSummary, CountedSummary, Profile
+    from edgekit.verbs.bench_report import (
+        BenchReport,
+        BenchSummary,
+        CountedSummary,
+        KernelShare,
+        Profile,
+    )
 
 _COLUMNS = ("median", "p90", "fastest", "runs", "threads", "loaded in", "memory")
 _PROFILED = 10
@@ -185,7 +191,7 @@ def command(
     def render() -> None:
         render_bench(console, report)
         if report.profile is not None:
-            _render_profile(console, report.profile, report.measured_by)
+            _render_profile(console, report, report.profile)
 
     console.report(report, render)
 
@@ -337,27 +343,40 @@ def _render_counted(console: Console, report: BenchSummary, counted: CountedSumm
         console.print(f"note: {note}")
 
 
-def _render_profile(console: Console, profile: Profile, measured_by: Measurer) -> None:
+def _render_profile(console: Console, report: BenchReport, profile: Profile) -> None:
+    """Print rows that add up to the median."""
+    median = report.median
     console.print()
     console.print(
-        f"{beside(duration(profile.seconds), measured_by)} in kernels, "
-        f"medians of {counted(profile.inferences, 'profiled inference')}:"
+        f"{beside(duration(median), report.measured_by)} in the median; each step's time is the "
+        f"median of {counted(profile.inferences, 'profiled inference')}:"
     )
-    shown, rest = profile.kernels[:_SHOWN_KERNELS], profile.kernels[_SHOWN_KERNELS:]
-    rows = [
-        (kernel.name, number(kernel.calls), duration(kernel.seconds), percent(kernel.share))
-        for kernel in shown
-    ]
-    if rest:
-        rows.append(
-            (
-                f"{len(rest)} more",
-                number(sum(kernel.calls for kernel in rest)),
-                duration(sum(kernel.seconds for kernel in rest)),
-                percent(sum(kernel.share for kernel in rest)),
-            )
-        )
-    console.table(("kernel", "calls", "time", "share"), rows, right=("calls", "time", "share"))
+
+    def row(name: str, owner: str, calls: float | None, seconds: float) -> tuple[object, ...]:
+        share = seconds / median if median else 0.0
+        return name, owner, calls and number(calls), *_signed(seconds, share)
+
+    shown, more = profile.kernels[:_SHOWN_KERNELS], profile.kernels[_SHOWN_KERNELS:]
+    rows = [row(_title(one), one.owner, one.calls, one.seconds) for one in shown]
+    if more:
+        calls, seconds = sum(one.calls for one in more), sum(one.seconds for one in more)
+        rows.append(row(f"({len(more)} more)", "", calls, seconds))
+    if profile.copies:
+        rows.append(row("(copies and checks)", "", None, profile.copies))
+    between = "(not in steps)" if profile.rest >= 0 else "(cost of profiling)"
+    rows.append(row(between, "", None, profile.rest))
+    columns = ("layers", "run by", "calls", "time", "share")
+    console.table(columns, rows, right=("calls", "time", "share"), spare=("calls",))
+
+
+def _title(one: KernelShare) -> str:
+    repeated = f" ({one.kind})" if one.kind in ("loop", "branch") else ""
+    return few(one.layers or (one.name,)) + repeated
+
+
+def _signed(seconds: float, share: float) -> tuple[str, str]:
+    sign = "-" if seconds < 0 else ""
+    return sign + duration(abs(seconds)), sign + percent(abs(share))
 
 
 def _bytes(count: int | None) -> str | None:

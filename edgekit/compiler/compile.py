@@ -14,6 +14,7 @@ from edgekit.base.tvm_compat import load_tvm
 from edgekit.base.wording import counted, size
 from edgekit.compiler.phases import Dump, Phase, guarded, no_dump, run_phase, run_phases
 from edgekit.compiler.schedules.choices import NO_CHOICES, Choices
+from edgekit.compiler.steps import CodeStep
 from edgekit.cross.library_code import write_index_error, write_mark
 from edgekit.cross.link import Objects, export_objects
 from edgekit.cross.runtime import ffi_headers
@@ -44,6 +45,7 @@ class Machine:
     """The weights that the executable lacks and its library must have."""
     checks_indices: bool
     """Whether the library needs the function of cross/library_code.py."""
+    steps: tuple[CodeStep, ...] = ()
     needs_runtime: ClassVar[bool] = True
 
     def write(self, target: Target, folder: Path) -> Objects:
@@ -76,6 +78,9 @@ class Code(Protocol):
     def needs_runtime(self) -> bool:
         """Whether TVM's virtual machine runs it."""
         ...
+
+    @property
+    def steps(self) -> tuple[CodeStep, ...]: ...
 
     def write(self, target: Target, folder: Path) -> Objects:
         """Write what the board's linker needs into the folder."""
@@ -152,6 +157,7 @@ class ForMachine:
 
     external: Collection[str] = ()
     weights_apart: bool = False
+    steps: tuple[CodeStep, ...] = ()
 
     @property
     def phases(self) -> tuple[Phase, ...]:
@@ -173,7 +179,7 @@ class ForMachine:
             module, checks_indices = link_index_errors(module)
         executable = executable_of(module, target)
         check_functions(module, executable, self.external)
-        return Machine(executable, weights, checks_indices), planned_bytes(module)
+        return Machine(executable, weights, checks_indices, self.steps), planned_bytes(module)
 
 
 def _phases_for(

@@ -18,18 +18,17 @@ from edgekit.devices.base import MOST_RUNS, BenchPlan, BenchSamples, Counted, Ru
 from edgekit.verbs.bench_report import (
     BenchReport,
     CountedSummary,
-    KernelShare,
     Memory,
     Power,
-    Profile,
     StepShare,
 )
+from edgekit.verbs.profile import NO_STEPS, profile_of, steps_by_name
 from edgekit.verbs.recording import keep_bench
 
 if TYPE_CHECKING:
     from edgekit.base.arrays import Array
     from edgekit.bundle.folder import Bundle
-    from edgekit.devices.kernel_times import KernelTimes
+    from edgekit.bundle.manifest_steps import LibraryStep
     from edgekit.devices.sensors.readings import Observed
 
 _NOT_THE_BOARD: Mapping[Measurer, str] = {
@@ -63,9 +62,10 @@ def bench(
     chosen = bundle.reference_inputs() if inputs is None else inputs
     with device.opened(bundle, purpose=purpose or "bench", events=events) as session:
         samples, measured_by = session.bench(chosen, plan), session.measured_by
-    board = bundle.manifest.board.name
-    report = summarise_samples(bundle.path, board, device.name, samples, measured_by)
-    specs = [entry.spec for entry in bundle.manifest.inputs]
+    manifest = bundle.manifest
+    names = (bundle.path, manifest.board.name, device.name)
+    report = summarise_samples(*names, samples, measured_by, steps_by_name(manifest))
+    specs = [entry.spec for entry in manifest.inputs]
     report = replace(report, sizes=sizes_in_words(specs, chosen))
     report = replace(report, notes=(*_less_than_planned(plan, report), *report.notes))
     if purpose is None:
@@ -96,8 +96,14 @@ def plan_bench(
 
 
 def summarise_samples(
-    bundle: Path, board: str, device: str, measured: BenchSamples, measured_by: Measurer
+    bundle: Path,
+    board: str,
+    device: str,
+    measured: BenchSamples,
+    measured_by: Measurer,
+    steps: Mapping[str, LibraryStep] = NO_STEPS,
 ) -> BenchReport:
+    """Summarise what a device measured; `steps` say what the names in a profile mean."""
     seconds = [nanoseconds / 1e9 for nanoseconds in measured.nanoseconds]
     ordered = sorted(seconds)
     mean = math.fsum(ordered) / len(ordered)
@@ -133,7 +139,7 @@ def summarise_samples(
         notes=_notes(measured, measured_by, median, p90),
         sizes="",
         samples=tuple(seconds),
-        profile=None if measured.kernels is None else _profile(measured.kernels),
+        profile=None if measured.kernels is None else profile_of(measured.kernels, steps, median),
     )
 
 
@@ -168,24 +174,6 @@ def _counted(found: Counted) -> CountedSummary:
         steps=tuple(
             StepShare(step.name, step.count, step.count / median if median else 0.0)
             for step in found.steps
-        ),
-    )
-
-
-def _profile(times: KernelTimes) -> Profile:
-    total = sum(kernel.nanoseconds for kernel in times.kernels)
-    slowest_first = sorted(times.kernels, key=lambda kernel: (-kernel.nanoseconds, kernel.name))
-    return Profile(
-        inferences=times.inferences,
-        seconds=total / 1e9,
-        kernels=tuple(
-            KernelShare(
-                name=kernel.name,
-                calls=kernel.calls / times.inferences,
-                seconds=kernel.nanoseconds / 1e9,
-                share=kernel.nanoseconds / total if total else 0.0,
-            )
-            for kernel in slowest_first
         ),
     )
 

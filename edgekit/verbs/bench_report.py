@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from edgekit.base.measurer import Measurer, figure
 from edgekit.base.report import Report, nanoseconds_of
 from edgekit.base.wording import counted, measured
+from edgekit.compiler.steps import StepKind
 
 if TYPE_CHECKING:
     from edgekit.base.arrays import Array
@@ -131,24 +132,40 @@ class SizesReport(Report):
 
 @dataclass(frozen=True)
 class KernelShare:
+    """One step of the library, or one function of TVM's virtual machine."""
+
     name: str
+    """The name in the library."""
+    layers: tuple[str, ...]
+    """The model's own names of the layers that it computes; empty if unknown."""
+    kind: StepKind
+    owner: str
+    """The backend whose library runs it; empty for edgekit's own kernels."""
     calls: float
     """Calls per inference."""
     seconds: float
     """Seconds per inference in all its calls: the median of the profiled ones."""
     share: float
-    """The share of the time of all kernels."""
+    """The share of the median inference."""
 
 
 @dataclass(frozen=True)
 class Profile:
-    """Time by kernel. Measured apart from the samples, which it would slow down."""
+    """Time by step. Measured apart from the samples, which it would slow down.
+
+    All kernels, `copies` and `rest` add up to the median of the samples.
+    """
 
     inferences: int
     seconds: float
-    """Seconds of all kernels per inference."""
+    """Seconds per inference in all steps, the copies included."""
     kernels: tuple[KernelShare, ...]
-    """The kernels, the slowest first."""
+    """The steps that compute layers, the slowest first."""
+    copies: float
+    """Seconds in steps that compute no layer: copies, checks of indices, calls of TVM's machine."""
+    rest: float
+    """The median less all steps: inputs, time between steps, and what other runs took more. Below
+    zero if the profiled inferences took longer than the median."""
 
 
 @dataclass(frozen=True)

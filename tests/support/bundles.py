@@ -26,6 +26,7 @@ from edgekit.bundle.manifest import (
     Versions,
 )
 from edgekit.bundle.manifest_oracle import OracleEntry
+from edgekit.bundle.manifest_steps import LibraryStep
 from edgekit.bundle.manifest_vectors import ExpectedEntry, LeftOut, VectorEntry
 from edgekit.models.preprocess import Preprocess
 
@@ -73,6 +74,7 @@ def manifest_of(folder: Path) -> Manifest:
         regions=(Region("region-0", "ncnn", ("conv2d", "relu"), 90, 100, "pays"),),
         runners=(),
         kernels=(Kernel("fused_convolution_relu", "product"),),
+        steps=(LibraryStep("conv", "kernel", ("conv", "relu"), "", 64),),
         bare_metal=None,
         files=files,
         reproducible=True,

@@ -12,6 +12,7 @@ import numpy as np
 
 from edgekit.aot.arena import ArenaPlan
 from edgekit.aot.c_text import C_TYPES
+from edgekit.aot.native.describe import described
 from edgekit.aot.operators import CONTROL, CallKernel, CallRegion, Copy, HoldIndices
 from edgekit.aot.program import Program, Step
 from edgekit.base.arrays import numpy_dtype
@@ -21,6 +22,7 @@ from edgekit.base.tensors import TensorSpec
 from edgekit.base.varying import without_lengths
 from edgekit.compiler.loops import LoopRule
 from edgekit.compiler.objects import ALIGNMENT, PREFIX, Scratch
+from edgekit.compiler.steps import CodeStep
 from edgekit.cross.blob import BlobForm, write_blob
 from edgekit.cross.link import Objects
 from edgekit.profiles.architecture import architecture_of
@@ -113,6 +115,10 @@ class NativeProgram:
     @property
     def program(self) -> Program:
         return self.planned.program
+
+    @property
+    def steps(self) -> tuple[CodeStep, ...]:
+        return described(self.program)
 
     @property
     def arena(self) -> ArenaPlan:

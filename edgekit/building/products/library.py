@@ -36,8 +36,10 @@ from edgekit.building.tuned_kernels import measured_choices
 from edgekit.bundle.folder import describe_file
 from edgekit.bundle.manifest import FileEntry, Kernel, Region
 from edgekit.bundle.manifest_runners import RunnerEntry
+from edgekit.bundle.manifest_steps import LibraryStep
 from edgekit.compiler.cuda.toolkit import PACKAGES, find_toolkit
 from edgekit.compiler.schedules.choices import NO_CHOICES, Choices
+from edgekit.compiler.steps import CodeStep
 from edgekit.cross.link import Linker, Objects, link_shared_library
 from edgekit.cross.runtime import cuda_runtime
 from edgekit.devices.elf import weight_bytes
@@ -101,6 +103,7 @@ def write_objects(
         compiled.decisions,
         compiled.rules,
         compiled.choices,
+        compiled.code.steps,
     )
 
 
@@ -118,6 +121,7 @@ class CompiledModel(Compiled):
     """The name of each kernel, and the rule that gave its schedule."""
     choices: tuple[tuple[str, str], ...] = ()
     """The name of each tuned kernel, and its measured choice in words."""
+    steps: tuple[CodeStep, ...] = ()
 
     def finish(self, making: Making, expectation: Expectation) -> Contents:
         from edgekit.building.reference_vectors import NAN
@@ -133,6 +137,7 @@ class CompiledModel(Compiled):
             regions=self._regions_in_manifest(),
             runners=runners,
             kernels=tuple(Kernel(name, rule, measured.get(name, "")) for name, rule in self.rules),
+            steps=self._steps_in_manifest(),
         )
 
     def _link(self, making: Making) -> tuple[tuple[FileEntry, ...], tuple[RunnerEntry, ...]]:
@@ -166,6 +171,18 @@ class CompiledModel(Compiled):
         files += [describe_file(folder, name, "shared-library") for name in loaded]
         files += [describe_file(folder, one.source, "runner-source") for one in runners]
         return tuple(files), runners
+
+    def _steps_in_manifest(self) -> tuple[LibraryStep, ...]:
+        regions = {region.symbol: region for region in self.regions}
+        found = []
+        for step in self.steps:
+            if step.kind == "region" and step.symbol not in regions:
+                continue  # a function of edgekit's own, such as a check of indices
+            region = regions.get(step.symbol)
+            layers = step.layers if region is None else region.layers
+            owner = "" if region is None else region.backend
+            found.append(LibraryStep(step.name, step.kind, layers, owner, step.bytes))
+        return tuple(found)
 
     def _regions_in_manifest(self) -> tuple[Region, ...]:
         members: dict[str, list[Decision]] = {}

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import onnx
 import pytest
 from support.local_bundles import built_bundle
 from support.needs import needs
@@ -82,5 +83,20 @@ def test_the_command_shows_a_table_and_gives_everything_to_scripts(bundle: Bundl
     slowest = profile["kernels"][0]
     assert slowest["share"] == max(kernel["share"] for kernel in profile["kernels"])
     assert "10 profiled inferences" in shown.stdout
-    (row,) = [line for line in shown.stdout.splitlines() if line.startswith(slowest["name"] + " ")]
+    assert slowest["layers"]
+    layers = ", ".join(slowest["layers"])
+    (row,) = [line for line in shown.stdout.splitlines() if line.startswith(layers + " ")]
     assert row.endswith("%")
+    rows = [*(kernel["seconds"] for kernel in profile["kernels"]), profile["copies"]]
+    assert sum(rows) + profile["rest"] == pytest.approx(json.loads(told.stdout)["median"])
+
+
+def test_the_steps_of_a_bundle_are_those_of_the_library_with_layers_of_the_model(
+    here: KernelTimes, bundle: Bundle
+) -> None:
+    assert [step.name for step in bundle.manifest.steps] == list(calls(here))
+    model = onnx.load(bundle.path.parent / "model.onnx")
+    nodes = {node.name or node.output[0] for node in model.graph.node}
+    layers = {layer for step in bundle.manifest.steps for layer in step.layers}
+    assert layers
+    assert layers <= nodes

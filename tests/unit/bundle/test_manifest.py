@@ -93,7 +93,7 @@ def as_version_5(document: dict[str, Any]) -> dict[str, Any]:
     old = {key: value for key, value in document.items() if key not in ("vectors", "left_out")}
     (vector,) = document["vectors"]
     old["schema_version"] = 5
-    del old["postprocess"]
+    del old["postprocess"], old["steps"]
     old["inputs"] = [
         {**entry, "reference": path}
         for entry, path in zip(document["inputs"], vector["inputs"], strict=True)
@@ -114,7 +114,7 @@ def test_a_manifest_of_the_version_before_is_read(
     assert read.inputs[0].preprocess is not None and read.inputs[0].preprocess.on == "host"
     on_host = [one.preprocess and replace(one.preprocess, on="host") for one in manifest.inputs]
     inputs = (InputEntry(e.spec, p) for e, p in zip(manifest.inputs, on_host, strict=True))
-    assert read == replace(manifest, left_out=(), inputs=tuple(inputs))
+    assert read == replace(manifest, left_out=(), steps=(), inputs=tuple(inputs))
 
     old["outputs"][0]["leeway"] = {"allowed": 0.5, "share": 0.25, "reason": "ties"}
     leeway = parse_manifest(sealed(old)).vectors[0].outputs[0].leeway

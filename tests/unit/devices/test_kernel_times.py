@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from edgekit.base.errors import DeviceError
 from edgekit.base.metrics import HostState
+from edgekit.bundle.manifest_steps import LibraryStep
 from edgekit.devices.base import BenchSamples, MemoryUse
 from edgekit.devices.kernel_times import KernelTime, KernelTimes
 from edgekit.devices.linux.agent_messages import parse_bench
@@ -31,6 +32,13 @@ ANSWER = {
 }
 
 
+STEPS = {
+    "conv": LibraryStep("conv", "kernel", ("block/conv", "block/relu"), "", 64),
+    "region": LibraryStep("region", "region", ("head",), "ncnn", 64),
+    "copy_out": LibraryStep("copy_out", "copy", ("out",), "", 64),
+}
+
+
 def profile_of(*kernels: KernelTime, inferences: int = 2) -> BenchSamples:
     times = KernelTimes(inferences, kernels)
     return BenchSamples((1,), 0, 1, MemoryUse(None, None), CALM, CALM, 0, times)
@@ -42,22 +50,47 @@ def test_the_slowest_kernel_comes_first_with_its_share() -> None:
     profile = summarise_samples(Path("b"), "local", "local", measured, "hardware").profile
 
     assert profile is not None
-    assert [(k.name, k.calls, k.share) for k in profile.kernels] == [
-        ("conv", 1, 0.75),
-        ("pad", 4, 0.25),
+    assert [(k.name, k.calls, k.seconds) for k in profile.kernels] == [
+        ("conv", 1, 750e-9),
+        ("pad", 4, 250e-9),
     ]
     assert profile.seconds == pytest.approx(1e-6)
 
 
-@given(st.lists(st.tuples(st.integers(1, 9), st.integers(0, 1 << 60)), max_size=20))
-def test_shares_add_up_whatever_was_measured(kernels: list[tuple[int, int]]) -> None:
-    measured = profile_of(*(KernelTime(f"k{i}", *k) for i, k in enumerate(kernels)))
+def test_rows_name_layers_and_what_runs_them() -> None:
+    measured = profile_of(KernelTime("conv", 2, 750), KernelTime("region", 2, 100))
 
-    profile = summarise_samples(Path("b"), "local", "local", measured, "hardware").profile
+    profile = summarise_samples(Path("b"), "pi", "pi", measured, "hardware", STEPS).profile
 
     assert profile is not None
-    total = sum(kernel.share for kernel in profile.kernels)
-    assert total == pytest.approx(1 if any(time for _, time in kernels) else 0)
+    assert [(k.layers, k.owner) for k in profile.kernels] == [
+        (("block/conv", "block/relu"), ""),
+        (("head",), "ncnn"),
+    ]
+
+
+def test_copies_and_calls_of_the_machine_are_one_sum() -> None:
+    kernels = [KernelTime("conv", 2, 750), KernelTime("copy_out", 2, 30)]
+    measured = profile_of(*kernels, KernelTime("vm.builtin.alloc_storage", 8, 5))
+
+    profile = summarise_samples(Path("b"), "pi", "pi", measured, "hardware", STEPS).profile
+
+    assert profile is not None
+    assert [k.name for k in profile.kernels] == ["conv"]
+    assert profile.copies == pytest.approx(35e-9)
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(0, 1 << 60)), max_size=20))
+def test_rows_add_up_to_the_median_whatever_was_measured(kernels: list[tuple[int, int]]) -> None:
+    names = [*STEPS, *(f"k{i}" for i in range(len(kernels)))]
+    measured = profile_of(*(KernelTime(n, *k) for n, k in zip(names, kernels, strict=False)))
+
+    report = summarise_samples(Path("b"), "local", "local", measured, "hardware", STEPS)
+
+    profile = report.profile
+    assert profile is not None
+    total = sum(kernel.seconds for kernel in profile.kernels) + profile.copies + profile.rest
+    assert total == pytest.approx(report.median, abs=1e-9 + 1e-12 * profile.seconds)
 
 
 def test_names_from_a_device_cannot_write_on_the_terminal() -> None:

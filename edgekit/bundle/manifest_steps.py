@@ -1,0 +1,24 @@
+"""The part of a manifest about the steps of a library, which a profile measures one by one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from edgekit.base.decode import Count
+from edgekit.compiler.steps import StepKind
+
+NO_KERNELS = frozenset({"copy", "indices"})
+"""The kinds of steps that compute no layer."""
+
+
+@dataclass(frozen=True)
+class LibraryStep:
+    name: str
+    """The name that a profile gives it."""
+    kind: StepKind
+    layers: tuple[str, ...]
+    """The model's own names of the layers that it computes, those inside a loop included."""
+    owner: str
+    """The backend whose library runs it; empty for edgekit's own kernels."""
+    bytes: Count | None
+    """The bytes of all tensors and weights that it reads and writes; None if unknown."""
