@@ -20,7 +20,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -31,7 +31,7 @@ import onnx
 from benchmarks import networks
 from benchmarks.doc_table import write_table
 from benchmarks.instruction_counts import count, counting_twin, counts_in_words
-from benchmarks.kernel_work import Work, work_of
+from benchmarks.kernel_work import StepWork, work_of_steps
 from benchmarks.model_zoo import MODELS, ZooModel, fetch
 from benchmarks.models import machine
 from benchmarks.onnxruntime_run import measure as run_onnxruntime
@@ -153,11 +153,11 @@ def measure(
     profile = bench(bundle, LocalDevice(), plan).profile
     assert profile is not None
     load_tvm()
-    work = work_of(import_model(source), request.board.target)
+    work = work_of_steps(import_model(source), request.board.target)
     inputs = bundle.reference_inputs()
     profiled = run_onnxruntime(source.path, inputs, 1, effort.seconds, profile=True)
     operators = sorted(profiled.operators.items(), key=lambda entry: -entry[1])
-    kernels = _kernels(bundle, profile, work, roof)
+    kernels = _kernels(profile, work, roof)
     return replace(result, kernels=kernels, operators=tuple(operators))
 
 
@@ -177,16 +177,12 @@ def _alternate(
     return Timing(threads, tuple(ours), tuple(theirs)), memory, their_memory
 
 
-def _kernels(
-    bundle: Bundle, profile: Profile, work: dict[str, Work], roof: Roof
-) -> tuple[KernelTime, ...]:
-    rules = {kernel.name: kernel.rule for kernel in bundle.manifest.kernels}
+def _kernels(profile: Profile, work: Mapping[str, StepWork], roof: Roof) -> tuple[KernelTime, ...]:
     times = []
     for kernel in profile.kernels:
-        done = work.get(kernel.name, Work(0, 0))
-        least = kernel.calls * roof.seconds(done.flops, done.bytes)
-        share = least / kernel.seconds if kernel.seconds else 0.0
-        times.append(KernelTime(kernel.name, rules.get(kernel.name, "–"), kernel.seconds, share))
+        step = work[kernel.name]
+        share = roof.seconds(step.work) / kernel.seconds if kernel.seconds else 0.0
+        times.append(KernelTime(kernel.name, step.rule, kernel.seconds, share))
     return tuple(times)
 
 

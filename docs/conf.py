@@ -59,6 +59,7 @@ PAGES = {
     "Explanations": [
         "docs/verify",
         "docs/schedules",
+        "docs/census",
         "docs/tuning",
         "docs/security",
         "docs/untrusted-files",
