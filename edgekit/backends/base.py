@@ -210,6 +210,15 @@ class Backend(Protocol):
         ...
 
 
+@runtime_checkable
+class HasCosts(Protocol):
+    """The addition to `Backend` for an accelerator whose vendor knows how long its regions take."""
+
+    def microseconds(self, region: Region, options: Options) -> float:
+        """Estimate the time of one call, transfers across the region's boundary included."""
+        ...
+
+
 class KernelBackend(Protocol):
     """The interface of a library whose functions may run single steps of a model in C."""
 

@@ -1,12 +1,15 @@
-"""Estimate whether a region is worth its boundary, when no measurement exists.
+"""Estimate whether a region is worth its boundary, when no measurement exists: by the costs that its
+backend knows, else by rates.
 
 A library that the user names is used unless its boundary clearly costs more than it can save."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from edgekit.backends.base import Region
+from edgekit.backends.base import Backend, HasCosts, Options, Region
+from edgekit.base.errors import BuildError
 from edgekit.base.wording import amount, microseconds
 from edgekit.profiles.offload import Rates
 
@@ -16,6 +19,31 @@ class Verdict:
     pays: bool
     reason: str
     saved_us: float
+
+
+def estimate(region: Region, rates: Rates, backend: Backend, options: Options) -> Verdict:
+    """Judge a region by the backend's own costs, or by the rates if it has none."""
+    if not isinstance(backend, HasCosts):
+        return reckon(region, rates)
+    name = backend.name
+    try:
+        own = backend.microseconds(region, options)
+    except Exception as error:
+        raise _failed(name, region, f"{type(error).__name__}: {error}") from error
+    if not math.isfinite(own) or own < 0:
+        raise _failed(name, region, f"it answered {own}")
+    tvm = region.macs / 1e3 / rates.tvm_gmac_s
+    work = f"not measured: {amount(region.macs)} MACs may take TVM {microseconds(tvm)}"
+    price = f"{name} estimates {microseconds(own)}, and its call {microseconds(rates.call_us)}"
+    return Verdict(tvm > own + rates.call_us, f"{work}; {price}", tvm - own - rates.call_us)
+
+
+def _failed(name: str, region: Region, why: str) -> BuildError:
+    return BuildError(
+        f"the backend {name} could not estimate the time of the region {region.symbol}: {why}",
+        hint="keep some of its operators in TVM with [offload] never, and report the model to the "
+        "author of the backend",
+    )
 
 
 def reckon(region: Region, rates: Rates) -> Verdict:

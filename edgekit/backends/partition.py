@@ -15,7 +15,7 @@ from typing import Any
 from tvm import relax
 
 from edgekit.backends.base import Backend, Decision, Options, Region, Rule, Tensor
-from edgekit.backends.cost import Verdict, reckon
+from edgekit.backends.cost import Verdict, estimate
 from edgekit.backends.graph import Graph
 from edgekit.backends.match import known_shape
 from edgekit.backends.matching import Placed, match_rules
@@ -135,7 +135,7 @@ class _Block:
             self._why_not.setdefault(index, []).append(f"{backend.name}: {reason}")
         for steps in self._group(matched.placed):
             claim = self._claim(backend, options, steps)
-            verdict = self._judge(claim, steps)
+            verdict = self._judge(backend, options, claim, steps)
             self.candidates.append(Candidate(claim, self.graph, verdict))
             for index in claim.nodes:
                 if verdict.pays:
@@ -152,7 +152,9 @@ class _Block:
             return [(step,) for step in placed]
         return merge_steps(self.graph, placed, [claim.nodes for claim in self.claims])
 
-    def _judge(self, claim: Claim, steps: Sequence[Placed]) -> Verdict:
+    def _judge(
+        self, backend: Backend, options: Options, claim: Claim, steps: Sequence[Placed]
+    ) -> Verdict:
         for step in steps:
             for index in step.nodes:
                 if _is_named(self.graph.nodes[index], self.selection.force):
@@ -162,7 +164,7 @@ class _Block:
             # Small kernels in a loop are fast here: only a measurement says what a library saves.
             reason = f"not measured, and a loop would enter it {self.times:,} times"
             return Verdict(False, reason, 0.0)
-        return measured or reckon(claim.region, self.selection.rates)
+        return measured or estimate(claim.region, self.selection.rates, backend, options)
 
     def _claim(self, backend: Backend, options: Options, steps: Sequence[Placed]) -> Claim:
         nodes = frozenset(index for step in steps for index in step.nodes)

@@ -40,8 +40,8 @@ class Rates:
     """The rate of the library's layers."""
 
 
-ONLY_MEASURED = Rates(tvm_gmac_s=1.0, library_gmac_s=1.0)
-"""Rates by which no region saves time unless it was measured."""
+ONLY_MEASURED = Rates(tvm_gmac_s=1e12, library_gmac_s=1e12)
+"""Rates by which no region saves time unless it was measured: TVM takes none."""
 
 _RATES = tuple(rate.name for rate in fields(Rates))
 

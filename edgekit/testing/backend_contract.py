@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis.strategies import SearchStrategy
 
 from edgekit.backends.base import Backend, Options, OptionValue, Region
-from edgekit.backends.cost import reckon
+from edgekit.backends.cost import estimate
 from edgekit.backends.offloading import partition_model
 from edgekit.backends.partition import NO_RULE, Partition, Selection
 from edgekit.backends.plan import OffloadPlan, options_of
@@ -191,8 +191,9 @@ class BackendContract(OperatorContract):
         @settings(_SETTINGS, max_examples=4)
         @given(case=self.families[family]())
         def judged(case: Case) -> None:
+            backend = load_backend(self.backend)
             for region in self.partitioned(_imported(case.model(), tmp_path)).regions:
-                verdict = reckon(region, Rates())
+                verdict = estimate(region, Rates(), backend, options_of(backend, {}))
                 assert math.isfinite(verdict.saved_us)
                 assert region.macs >= 0
                 assert region.boundary_bytes > 0

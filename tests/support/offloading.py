@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,7 @@ from edgekit.backends.base import Layer, Option, Refused, Rule
 from support.onnx_models import onnx_model
 from support.source import ROOT
 
-EXAMPLE = ROOT / "examples" / "backend"
+EXAMPLES = ROOT / "examples"
 
 
 def named_network(path: Path) -> Path:
@@ -72,12 +73,11 @@ def two_region_network(path: Path) -> Path:
     return path
 
 
-def install_example_backend(folder: Path) -> Path:
-    """The package under examples/backend, installed as any other: what to put on PYTHONPATH."""
+def install_example_backend(folder: Path, name: str = "backend") -> Path:
+    """A package under examples, installed as any other: what to put on PYTHONPATH."""
     source = folder / "source"
-    source.mkdir(parents=True)
-    for file in ("pyproject.toml", "edgekit_loops.py"):
-        (source / file).write_bytes((EXAMPLE / file).read_bytes())
+    made = shutil.ignore_patterns("__pycache__", "build", "dist", "*.egg-info")
+    shutil.copytree(EXAMPLES / name, source, ignore=made)
     options = ("--quiet", "--no-deps", "--no-build-isolation", "--target", str(folder / "site"))
     subprocess.run(
         [sys.executable, "-m", "pip", "install", *options, str(source)], check=True, timeout=300
