@@ -44,6 +44,7 @@ PAGES = {
         "docs/results",
         "docs/ci",
         "docs/export",
+        "docs/registry",
         "docs/farm",
         "docs/rpc",
         "docs/python",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from edgekit.advice.words import Recommendation, Search
 from edgekit.api.choice import device_for_board
-from edgekit.api.keywords import BindingKeywords, PathLike, Unpack
+from edgekit.api.keywords import BindingKeywords, BundleLike, PathLike, Unpack
 from edgekit.api.on_devices import OnDevices
 from edgekit.base.errors import UsageError
 from edgekit.base.events import Events
@@ -17,6 +18,10 @@ from edgekit.profiles.board import Board
 from edgekit.store.comparing import Comparison
 from edgekit.store.results import Listing
 from edgekit.store.runs import BenchRun
+
+if TYPE_CHECKING:
+    from edgekit.registry.fetch import Fetched
+    from edgekit.registry.publish import Published
 
 
 class Workspace(OnDevices):
@@ -64,6 +69,58 @@ class Workspace(OnDevices):
                 source,
                 boards,
                 measuring=Measuring(reach, search) if measure else None,
+                events=self._setting.events,
+            )
+
+    def publish(
+        self,
+        bundle: BundleLike,
+        address: str,
+        *,
+        key: str | None = None,
+        plain_http: bool = False,
+    ) -> Published:
+        """Put a bundle into an OCI registry, signed: `oci://HOST[:PORT]/NAME:TAG`.
+
+        Blobs that the registry has are not sent again. `key` is the name of one of the user's keys;
+        the only one by default. `plain_http` allows a registry elsewhere to have no TLS.
+        """
+        from edgekit.registry.address import parse_address
+        from edgekit.registry.keys import signing_key
+        from edgekit.registry.publish import publish
+
+        with self._setting.working():
+            place, signs = parse_address(address), signing_key(key)
+            opened, events = self._setting.bundle(bundle), self._setting.events
+            return publish(opened, place, signs, plain_http=plain_http, events=events)
+
+    def fetch(
+        self,
+        address: str,
+        out: PathLike,
+        *,
+        key: str | None = None,
+        board: str | None = None,
+        plain_http: bool = False,
+    ) -> Fetched:
+        """Fetch a bundle from an OCI registry into the folder `out`, and verify it.
+
+        `key` is the publisher's public key: a name, or a file; the only one by default. What this
+        key did not sign, what is for another board than `board`, and what is older than what was
+        seen before is refused, and nothing is written.
+        """
+        from edgekit.registry.address import parse_address
+        from edgekit.registry.fetch import fetch
+        from edgekit.registry.keys import public_key
+
+        with self._setting.working():
+            place, verifies = parse_address(address), public_key(key, self.data.start)
+            return fetch(
+                place,
+                self.data.path(out),
+                verifies,
+                board=board,
+                plain_http=plain_http,
                 events=self._setting.events,
             )
 

@@ -85,6 +85,10 @@ class BundleError(BadInputError):
     """A bundle is damaged, incomplete, unsafe, or from another schema version."""
 
 
+class SignatureError(BundleError):
+    """A bundle in a registry is not what the key's owner signed, or older than one seen before."""
+
+
 class UnsupportedModelError(EdgekitError):
     """The model is valid, but uses something that edgekit cannot compile."""
 
@@ -155,6 +159,12 @@ class UntrustedProjectError(EdgekitError):
     """A project's file makes edgekit run or send something, and its user has not agreed to it."""
 
     exit_code = 14
+
+
+class RegistryError(EdgekitError):
+    """A registry can't be reached, refuses, or lacks what was asked for."""
+
+    exit_code = 16
 
 
 class InterruptedByUserError(EdgekitError):

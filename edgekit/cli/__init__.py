@@ -68,6 +68,14 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
         ),
     ),
     (
+        "Registries",
+        (
+            Entry("keys", "edgekit.cli.keys", "Make and list the keys that sign bundles."),
+            Entry("publish", "edgekit.cli.publish", "Put a bundle into an OCI registry, signed."),
+            Entry("fetch", "edgekit.cli.fetch", "Fetch a bundle from a registry and verify it."),
+        ),
+    ),
+    (
         "Farm",
         (
             Entry("farm", "edgekit.cli.farm", "Share all devices as one monitored pool."),

@@ -399,6 +399,11 @@ model_argument: Decorator = click.argument("model", type=MODEL_FILE, required=Fa
 bundle_argument: Decorator = click.argument("bundle", type=BUNDLE_PATH)
 """An argument that adds `bundle: Path`."""
 
+plain_http_option: Decorator = click.option(
+    "--plain-http", is_flag=True, help="Reach a registry that has no TLS. No login is sent."
+)
+"""An option that adds `plain_http: bool`."""
+
 
 def grouped(name: str, make: Callable[..., object], *options: Decorator) -> Decorator:
     """Join options: a command gets one argument `name`, which `make` makes of their values.

@@ -48,6 +48,7 @@ AT_HOME: dict[str, str] = {
     "devices.linux.connection devices.linux.remote_command devices.linux.forwarding "
     "devices.linux.match_exec devices.linux.joined_host farm.hosts.device_gate "
     "farm.hosts.line_gate fabric.connection",
+    "cryptography": "registry.keys",
     "fabric": "fabric fabric.* cli.device_work",
     "invoke": "fabric.provisioning",
     "elftools": "devices.elf aot.firmware.firmware_file",
@@ -69,6 +70,7 @@ HEAVY = {
     "rich",
     "sqlalchemy",
     "paramiko",
+    "cryptography",
     "elftools",
     "serial",
     "fabric",

@@ -1,0 +1,140 @@
+"""The signed statement about a bundle, and the artifact's document that carries it."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from edgekit.base.decode import Check, Count, Most, Sha256, decode_json, encode
+from edgekit.base.errors import SignatureError
+from edgekit.base.json_text import json_line, json_text
+from edgekit.bundle.manifest import MANIFEST_NAME, Manifest
+from edgekit.registry.address import Address
+from edgekit.registry.keys import PublicKey, SigningKey
+
+DOCUMENT_TYPE = "application/vnd.oci.image.manifest.v1+json"
+_BUNDLE_TYPE = "application/vnd.edgekit.bundle.v1+json"
+_FILE_TYPE = "application/vnd.edgekit.file.v1"
+_TITLE = "org.opencontainers.image.title"
+_STATEMENT, _SIGNATURE = "dev.edgekit.statement", "dev.edgekit.signature"
+_SIGNED = b"a statement about a bundle, signed by edgekit\n"
+"""The beginning of the signed bytes, so that no other document of the key passes for one."""
+
+AGAIN = "ask the person who published it; nothing was written"
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What the key's owner says about a tag."""
+
+    kind: Literal["bundle"]
+    name: Annotated[str, Most(300)]
+    """The repository's name, so that another repository's bundle does not pass for it."""
+    tag: Annotated[str, Most(128)]
+    manifest: Sha256
+    """The SHA-256 of the bundle's manifest, and through it of every file."""
+    board: Annotated[str, Most(200)]
+    counter: Count
+    """The number of the publication. It only grows."""
+
+
+@dataclass(frozen=True)
+class Signed:
+    """A statement whose signature was verified."""
+
+    statement: Statement
+    manifest_size: int
+    """The bytes of the bundle's manifest, as the registry says."""
+
+
+@dataclass(frozen=True)
+class _Descriptor:
+    """A blob of an artifact."""
+
+    digest: Annotated[str, Check("sha256:…", lambda text: text.startswith("sha256:"))]
+    size: Count
+
+
+@dataclass(frozen=True)
+class _Document:
+    """The part of an OCI manifest that edgekit reads."""
+
+    config: _Descriptor
+    annotations: Mapping[str, Annotated[str, Most(10_000)]] = field(default_factory=dict)
+
+
+def write_document(
+    statement: Statement, manifest: Manifest, manifest_size: int, key: SigningKey
+) -> bytes:
+    """Write an OCI manifest: the bundle's manifest as its config, a layer for each file."""
+    text = json_line(encode(statement))
+    signature = base64.b64encode(key.sign(_SIGNED + text.encode())).decode("ascii")
+    layers = [
+        {
+            "mediaType": _FILE_TYPE,
+            "digest": f"sha256:{file.sha256}",
+            "size": file.size,
+            "annotations": {_TITLE: file.path},
+        }
+        for file in manifest.files
+    ]
+    config = {
+        "mediaType": _BUNDLE_TYPE,
+        "digest": f"sha256:{statement.manifest}",
+        "size": manifest_size,
+        "annotations": {_TITLE: MANIFEST_NAME},
+    }
+    document = {
+        "schemaVersion": 2,
+        "mediaType": DOCUMENT_TYPE,
+        "artifactType": _BUNDLE_TYPE,
+        "config": config,
+        "layers": layers,
+        "annotations": {_STATEMENT: text, _SIGNATURE: signature},
+    }
+    return (json_text(document) + "\n").encode()
+
+
+def read_document(data: bytes, address: Address, key: PublicKey) -> Signed:
+    """Verify an artifact's document.
+
+    SignatureError unless this key signed a statement about just this name and tag.
+    """
+    try:
+        document = decode_json(_Document, data, ignore_unknown=True)
+    except ValueError as error:
+        raise SignatureError(
+            f"{address} is no artifact that edgekit reads: {error}", hint=AGAIN
+        ) from error
+    text = document.annotations.get(_STATEMENT)
+    encoded = document.annotations.get(_SIGNATURE)
+    if text is None or encoded is None:
+        raise SignatureError(
+            f"{address} is not signed", hint="publish it with `edgekit publish`, which signs"
+        )
+    try:
+        signature = base64.b64decode(encoded, validate=True)
+    except ValueError as error:
+        raise _refused(address, "has a signature that is not base64") from error
+    if not key.verifies(signature, _SIGNED + text.encode()):
+        raise SignatureError(
+            f"{address} is not signed by the key {key.name} ({key.id})",
+            hint="name the key of the person who published it, or take nothing of it",
+        )
+    try:
+        statement = decode_json(Statement, text)
+    except ValueError as error:
+        raise _refused(
+            address, f"has a signed statement that edgekit can't read: {error}"
+        ) from error
+    if (statement.name, statement.tag) != (address.name, address.tag):
+        raise _refused(address, f"holds what was signed as {statement.name!a}:{statement.tag!a}")
+    if document.config.digest != f"sha256:{statement.manifest}":
+        raise _refused(address, "names another manifest than the signed one")
+    return Signed(statement, document.config.size)
+
+
+def _refused(address: Address, what: str) -> SignatureError:
+    return SignatureError(f"{address} {what}", hint=AGAIN)

@@ -1,0 +1,52 @@
+"""The first five minutes of docs/registry.md, typed as they stand but for the port."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from support.building import write_model
+from support.needs import needs
+from support.registry import RegistryServer
+from support.source import ROOT
+
+pytestmark = needs("docker-registry")
+
+
+def test_the_page_as_it_stands(registry: RegistryServer, tmp_path: Path) -> None:
+    page = (ROOT / "docs/registry.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
+    lines = [line for line in block.splitlines() if line.startswith("edgekit ")]
+    work = tmp_path / "work"
+    work.mkdir()
+    write_model(work / "net.onnx")
+    home = tmp_path / "home"
+    programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    changed = {"XDG_CONFIG_HOME": str(home / "config"), "XDG_DATA_HOME": str(home / "data")}
+
+    def type_in(line: str) -> str:
+        done = subprocess.run(
+            line.replace("127.0.0.1:5055", registry.host).split(),
+            cwd=work,
+            env={**os.environ, **changed, "PATH": programs},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, (line, done.stdout, done.stderr)
+        return done.stdout
+
+    printed = {line.split()[1]: type_in(line) for line in lines}
+
+    assert list(printed) == ["keys", "build", "publish", "fetch", "verify"]
+    assert "publication  1" in printed["publish"]
+    assert "net for local, signed by kitchen" in printed["fetch"]
+    again = json.loads(type_in(f"{lines[2]} --json"))
+    assert (again["is_new"], again["sent"]) == (False, 0)
+    keys = json.loads(type_in("edgekit keys list --json"))["keys"]
+    assert [(key["name"], key["signs"]) for key in keys] == [("kitchen", True)]
+    private = home / "config" / "edgekit" / "keys" / "kitchen.key"
+    assert private.stat().st_mode & 0o777 == 0o600
