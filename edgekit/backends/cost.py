@@ -1,5 +1,5 @@
-"""Estimate whether a region is worth its boundary, when no measurement exists: by the costs that its
-backend knows, else by rates.
+"""Estimate whether a region is worth its boundary, when no measurement exists: by the backend's own
+costs if it has any, else by rates.
 
 A library that the user names is used unless its boundary clearly costs more than it can save."""
 
