@@ -27,6 +27,7 @@ from edgekit.cli.bench_matrix import MatrixOptions, run_matrix
 from edgekit.cli.console import Console
 from edgekit.cli.device_options import several_devices_options
 from edgekit.cli.input_options import at_option, input_options
+from edgekit.cli.junit import junit_option
 from edgekit.cli.options import Command, bundle_argument, grouped, json_option, pass_console
 from edgekit.cli.several import Columns, on_several
 
@@ -132,6 +133,7 @@ _matrix_options = grouped(
     click.option(
         "--again", is_flag=True, help="With --boards: measure again what is already done."
     ),
+    junit_option,
 )
 
 
@@ -168,9 +170,10 @@ def command(
             )
         run_matrix(console, bundle, matrix, bench_plan(how), where)
         return
-    if matrix.offloads is not None or matrix.out is not None or matrix.again:
+    if matrix != MatrixOptions():
         raise UsageError(
-            "--offload, --out and --again are for a matrix", hint="add --boards, or leave them out"
+            "--offload, --out, --again and --junit are for a matrix",
+            hint="add --boards, or leave them out",
         )
 
     def work(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from edgekit.base.errors import DevicesFailedError
 from edgekit.base.wording import counted
 from edgekit.cli.console import Console
+from edgekit.cli.junit import junit_file
 
 if TYPE_CHECKING:
     from edgekit.api.choice import DeviceChoice
@@ -23,10 +24,11 @@ if TYPE_CHECKING:
 class MatrixOptions:
     """The options of a matrix; `boards` None measures one bundle."""
 
-    boards: str | None
-    offloads: str | None
-    out: Path | None
-    again: bool
+    boards: str | None = None
+    offloads: str | None = None
+    out: Path | None = None
+    again: bool = False
+    junit: Path | None = None
 
 
 def run_matrix(
@@ -34,6 +36,7 @@ def run_matrix(
 ) -> None:
     from edgekit.api.choice import device_for_board
     from edgekit.base.own_folder import own_folder
+    from edgekit.verbs.junit import cases_of_matrix
     from edgekit.verbs.matrix import MatrixPlan, measure_matrix
 
     setting = console.workspace.setting
@@ -51,7 +54,9 @@ def run_matrix(
         where.twin,
         chosen.again,
     )
-    matrix = measure_matrix(setting.data, source, asked, reach, console.events)
+    with junit_file(chosen.junit, "bench", source.name) as cases:
+        matrix = measure_matrix(setting.data, source, asked, reach, console.events)
+        cases += cases_of_matrix(matrix)
     console.report(matrix, lambda: _render(console, matrix))
     if matrix.failed:
         raise DevicesFailedError(

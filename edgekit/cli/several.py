@@ -54,8 +54,12 @@ def on_several(
     given: InputKeywords,
     work: Callable[[Workspace, Bundle, DeviceKeywords], T],
     columns: Columns[T],
+    hear: Callable[[Sequence[Outcome[T]]], None] = lambda outcomes: None,
 ) -> None:
-    """Run the work on all devices at once and print a table; raise an error if some failed."""
+    """Run the work on all devices at once and print a table; raise an error if some failed.
+
+    `hear` is called with the outcomes first.
+    """
     from edgekit.api.choice import several_devices
     from edgekit.api.inputs import choose_samples
 
@@ -69,6 +73,7 @@ def on_several(
         return work(ws.hearing(voice), opened, {"device": device})
 
     outcomes = on_each(candidates, on_one, console.events)
+    hear(outcomes)
 
     def render() -> None:
         well = sum(outcome.error is None for outcome in outcomes)

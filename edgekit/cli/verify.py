@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from edgekit.base.wording import counted, percent
 from edgekit.cli.console import Console
 from edgekit.cli.device_options import several_devices_options
 from edgekit.cli.input_options import input_options
+from edgekit.cli.junit import junit_file, junit_option
 from edgekit.cli.options import (
     MODEL_FILE,
     Command,
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from edgekit.api.keywords import ToleranceKeywords
     from edgekit.api.workspace import Workspace
     from edgekit.bundle.folder import Bundle
+    from edgekit.verbs.fleet import Outcome
     from edgekit.verbs.verify import OutputReport, VerifyReport
 
 
@@ -79,6 +82,7 @@ _source_options = grouped(
 @_source_options
 @tolerance_options
 @several_devices_options
+@junit_option
 @json_option
 @pass_console
 def command(
@@ -88,6 +92,7 @@ def command(
     source: dict[str, Any],
     tolerance: ToleranceKeywords,
     where: DeviceChoice,
+    junit: Path | None,
 ) -> None:
     """Compare BUNDLE's outputs on a device with those of an oracle.
 
@@ -95,6 +100,8 @@ def command(
 
     Without --input, compare with the expected outputs in the bundle.
     """
+    from edgekit.base.junit import case_of_error
+    from edgekit.verbs.junit import cases_of_verification
     from edgekit.verbs.verify import raise_if_failed
 
     if source["model"] is not None and not given["inputs"]:
@@ -106,20 +113,30 @@ def command(
     def work(ws: Workspace, opened: Bundle, on: DeviceKeywords) -> VerifyReport:
         return ws.verify(opened, tolerance=tolerance, **source, **given, **on)
 
-    if where.is_several:
+    with junit_file(junit, "verify", bundle.name) as cases:
+        if where.is_several:
 
-        def proven(ws: Workspace, opened: Bundle, on: DeviceKeywords) -> VerifyReport:
-            report = work(ws, opened, on)
-            raise_if_failed(report)
-            return report
+            def proven(ws: Workspace, opened: Bundle, on: DeviceKeywords) -> VerifyReport:
+                report = work(ws, opened, on)
+                cases.extend(cases_of_verification(report))
+                raise_if_failed(report)
+                return report
 
-        columns = Columns(("samples", "max error", "in", "allowed"), _cells, "verified")
-        on_several(console, bundle, where, given, proven, columns)
-        return
-    ws = console.workspace
-    report = work(ws, ws.setting.bundle(bundle), where.keywords)
-    console.report(report, lambda: render_verification(console, report))
-    raise_if_failed(report)
+            def hear(outcomes: Sequence[Outcome[VerifyReport]]) -> None:
+                cases.extend(
+                    case_of_error((bundle.name, outcome.device), "verify", outcome.error)
+                    for outcome in outcomes
+                    if outcome.error is not None and outcome.error.type != "VerificationError"
+                )
+
+            columns = Columns(("samples", "max error", "in", "allowed"), _cells, "verified")
+            on_several(console, bundle, where, given, proven, columns, hear)
+            return
+        ws = console.workspace
+        report = work(ws, ws.setting.bundle(bundle), where.keywords)
+        cases += cases_of_verification(report)
+        console.report(report, lambda: render_verification(console, report))
+        raise_if_failed(report)
 
 
 def _cells(report: VerifyReport) -> list[object]:

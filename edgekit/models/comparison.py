@@ -180,6 +180,13 @@ class TensorComparison:
     """The reason why the tensors could not be compared."""
     passed: bool
 
+    def error_in_words(self) -> str:
+        return error_in_words(self.max_error, self.unit)
+
+
+def error_in_words(error: float, unit: Unit) -> str:
+    return counted(round(error), "step") if unit == "steps" else number(error)
+
 
 @dataclass(frozen=True)
 class Verification:

@@ -14,7 +14,7 @@ from edgekit.base.events import SILENT, Events
 from edgekit.base.measurer import Measurer
 from edgekit.base.options import option
 from edgekit.base.report import Report, nanoseconds_of
-from edgekit.base.wording import counted, number
+from edgekit.base.wording import counted
 from edgekit.bundle.manifest_vectors import LeftOut
 from edgekit.devices.carried import CarriedState
 from edgekit.models.comparison import (
@@ -25,6 +25,7 @@ from edgekit.models.comparison import (
     Widening,
     WorstElement,
     compare,
+    error_in_words,
     tolerance_for,
 )
 
@@ -69,9 +70,7 @@ class OutputReport:
     mismatch: str | None
 
     def error_in_words(self) -> str:
-        if self.unit == "steps":
-            return counted(round(self.max_error), "step")
-        return number(self.max_error)
+        return error_in_words(self.max_error, self.unit)
 
 
 @dataclass(frozen=True)
@@ -188,11 +187,14 @@ def raise_if_failed(report: VerifyReport) -> None:
         hint=f"widen with {option('rtol')}, {option('atol')} or {option('steps')} if such a "
         "difference is fine for this model; "
         "otherwise please report it with the model",
-        details=tuple(_sentence(report, output) for output in failed),
+        details=tuple(
+            difference_in_words(output, report.named(output.worst_sample)) for output in failed
+        ),
     )
 
 
-def _sentence(report: VerifyReport, output: OutputReport) -> str:
+def difference_in_words(output: OutputReport | TensorComparison, sample: str) -> str:
+    """Say how far an output is off, and where in the named sample most."""
     if output.mismatch is not None:
         return f"{output.name}: {output.mismatch}"
     off = (
@@ -203,7 +205,7 @@ def _sentence(report: VerifyReport, output: OutputReport) -> str:
         return off
     worst = output.worst
     return (
-        f"{off}; worst at {list(worst.index)} of {report.named(output.worst_sample)}: expected "
+        f"{off}; worst at {list(worst.index)} of {sample}: expected "
         f"{worst.expected!r}, got {worst.actual!r}"
     )
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from support.building import run_edgekit, write_model
+from support.junit import outcomes, told
 
 from edgekit.verbs.matrix import _failed, _State
 
@@ -68,6 +69,7 @@ def test_what_is_done_is_kept_and_what_failed_is_tried_again(folder: Path) -> No
 
 def test_a_board_that_is_not_there_stops_no_other(folder: Path) -> None:
     words = ("--boards", "local,rpi5", "--offload", "none,tensorrt", "-o", "out")
+    words = (*words, "--junit", "ci/out.xml")
     ran = run_edgekit("bench", "net.onnx", "--seconds", "0.1", *words, folder=folder)
     assert ran.code == 10
     assert "1 of 4 measurements failed" in ran.err
@@ -81,6 +83,21 @@ def test_a_board_that_is_not_there_stops_no_other(folder: Path) -> None:
     report = (folder / "out" / "matrix.md").read_text()
     assert "no device is known" in report
     assert "rpi5 can't offload to tensorrt" in report
+    assert outcomes(folder / "ci" / "out.xml") == {
+        ("net.local", "none"): "passed",
+        ("net.local", "tensorrt"): "skipped",
+        ("net.rpi5", "none"): "failure",
+        ("net.rpi5", "tensorrt"): "skipped",
+    }
+    assert ["no device is known" in text for text in told(folder / "ci" / "out.xml")] == [True]
+
+
+def test_a_matrix_that_can_not_begin_is_a_case_too(folder: Path) -> None:
+    words = ("--boards", "no-such", "--junit", "out.xml")
+    ran = run_edgekit("bench", "net.onnx", *words, folder=folder)
+    assert ran.code == 3
+    assert outcomes(folder / "out.xml") == {("net", "bench"): "error"}
+    assert run_edgekit("bench", "net.onnx", "--junit", "x.xml", folder=folder).code == 2
 
 
 def test_what_a_board_cannot_use_is_said_and_is_no_failure(folder: Path) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import onnxruntime
 import pytest
 from support.building import Ran, run_edgekit, write_model
+from support.junit import outcomes, told
 from support.local_bundles import built_bundle, copied, resealed, with_patched_kernels
 
 from edgekit.bundle.folder import Bundle, open_bundle
@@ -177,6 +178,27 @@ def test_verify_fails_with_the_worst_element_and_its_own_exit_code(
     assert [len(sample["tensors"]) for sample in report["samples"]] == [1, 1, 1, 1]
     assert report["outputs"][0]["out_of_tolerance"] == 1
     assert report["outputs"][0]["worst"]["index"] == [0, 1, 2, 3]
+
+
+def test_verify_leaves_junit_for_ci(built: Built, tmp_path: Path) -> None:
+    right, wrong, gone = (tmp_path / f"{name}.xml" for name in ("right", "wrong", "gone"))
+    damaged = wrong_bundle(built, tmp_path / "net", 0.5)
+
+    assert built.edgekit("verify", built.bundle.path, "--junit", right).code == 0
+    assert built.edgekit("verify", damaged.path, "--junit", wrong).code == 7
+    damaged.library.unlink()
+    assert built.edgekit("verify", damaged.path, "--junit", gone).code == 3
+
+    vectors = ("random", "zeros", "largest", "nan")
+    assert outcomes(right) == {("bundle.local", name): "passed" for name in vectors}
+    assert outcomes(wrong) == {
+        ("net.local", name): "failure" if name == "random" else "passed" for name in vectors
+    }
+    (failure,) = told(wrong)
+    assert "'features': not what onnxruntime" in failure
+    assert "worst at [0, 1, 2, 3] of the reference vector 'random': expected" in failure
+    assert outcomes(gone) == {("net", "verify"): "error"}
+    assert "hint: build it again" in told(gone)[0]
 
 
 def test_a_user_may_widen_the_tolerance(built: Built, tmp_path: Path) -> None:

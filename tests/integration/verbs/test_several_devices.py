@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from support.building import Ran, command_line, environment, run_edgekit, write_model
+from support.junit import outcomes
 from support.libraries import share_agents
 from support.local_bundles import built_bundle, with_patched_kernels
 from support.needs import needs
@@ -163,6 +164,13 @@ def test_a_device_that_is_gone_is_a_row_and_an_error_of_every_command(
         assert "on 1 of 2 devices" in ran.out
         assert "FAILED" in ran.out
         assert "1 of 2 devices failed: barn" in ran.err
+
+    ran = edgekit(home, "verify", "bundle", "--device", "attic,barn", "--junit", "out.xml")
+    assert ran.code == 10, ran.err
+    found = outcomes(home / "out.xml")
+    assert found.pop(("bundle.barn", "verify")) == "error"
+    assert {group for group, _ in found} == {"bundle.attic"}
+    assert set(found.values()) == {"passed"}
 
 
 @pytest.mark.parametrize(
