@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgekit.api.inputs import Inputs, checked_arrays, choose_samples
@@ -147,6 +148,7 @@ class BundleSession:
             else self._sample(inputs, allow_nonfinite),
             purpose="bench",
             store=self.setting.data.store,
+            trace=trace_file(how),
         )
 
     def verify(self, **tolerance: Unpack[ToleranceKeywords]) -> VerifyReport:
@@ -196,4 +198,11 @@ def bench_plan(how: Mapping[str, Any]) -> BenchPlan:
     from edgekit.verbs.bench import plan_bench
 
     given = {"runs": None, "seconds": None, "warmup": 10, "threads": None, **how}
+    given["traced"] = given.pop("trace", None) is not None
     return plan_bench(**{"profiled" if name == "profile" else name: given[name] for name in given})
+
+
+def trace_file(how: BenchKeywords) -> Path | None:
+    """Return the file that a timeline is asked for."""
+    trace = how.get("trace")
+    return None if trace is None else Path(trace)

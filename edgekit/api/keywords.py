@@ -150,6 +150,8 @@ class BenchKeywords(TypedDict, total=False):
     """The threads of the model. Default: one per physical core."""
     profile: int
     """The number of further inferences that are timed kernel by kernel."""
+    trace: str | Path | None
+    """The file for a timeline of some of these, which Perfetto opens."""
 
 
 class ToleranceKeywords(TypedDict, total=False):

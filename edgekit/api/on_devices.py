@@ -22,7 +22,14 @@ from edgekit.api.choice import (
     several_devices,
     with_board_of,
 )
-from edgekit.api.device import BundleSession, DeviceHandle, bench_plan, cut_inputs, only_sample
+from edgekit.api.device import (
+    BundleSession,
+    DeviceHandle,
+    bench_plan,
+    cut_inputs,
+    only_sample,
+    trace_file,
+)
 from edgekit.api.inputs import Inputs, choose_samples
 from edgekit.api.keywords import (
     BenchKeywords,
@@ -276,6 +283,7 @@ class OnDevices(Building):
                 inputs=sample,
                 purpose="bench",
                 store=self.data.store,
+                trace=trace_file(how),
             )
 
     def opened(

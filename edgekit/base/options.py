@@ -40,6 +40,7 @@ KEYWORDS: Mapping[str, str] = {
     "reshape": "reshape=True",
     "ends": "ends=",
     "state": "state=",
+    "trace": "trace=",
     "steps": "tolerance=",
     "symmetric": "symmetric=True",
     "timeout": "timeout=",

@@ -11,6 +11,7 @@ import click
 
 from edgekit.base.errors import UsageError
 from edgekit.base.measurer import beside, figure, measurer_in_words
+from edgekit.base.options import option
 from edgekit.base.wording import (
     celsius,
     clock_rate,
@@ -106,6 +107,12 @@ _bench_options = grouped(
         metavar="[N]",
         help=f"Time each kernel in N further inferences.  [default: {_PROFILED}]",
     ),
+    click.option(
+        "--trace",
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="Write a timeline of five of these inferences, for Perfetto or chrome://tracing.",
+    ),
 )
 
 
@@ -162,6 +169,11 @@ def command(
     """
     from edgekit.api.device import bench_plan
 
+    if how.get("trace") and (matrix.boards is not None or len(sizes) > 1 or where.is_several):
+        raise UsageError(
+            "a trace is of one bundle on one device at one size",
+            hint=f"leave out --boards, --all and further --device and --at, or {option('trace')}",
+        )
     if matrix.boards is not None:
         if given["inputs"] or sizes or where.names or where.every:
             raise UsageError(
@@ -195,6 +207,8 @@ def command(
         render_bench(console, report)
         if report.profile is not None:
             _render_profile(console, report, report.profile)
+        if report.trace is not None:
+            console.print(f"wrote {report.trace}: open it in https://ui.perfetto.dev")
 
     console.report(report, render)
 

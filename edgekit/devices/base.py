@@ -50,6 +50,8 @@ class BenchPlan:
     """Further inferences afterwards that are timed kernel by kernel."""
     sensors: bool = False
     """Whether to record the board's sensors during the measurement and while idle before it."""
+    traced: int = 0
+    """The first profiled inferences, of which the device gives a timeline."""
 
 
 @dataclass(frozen=True)

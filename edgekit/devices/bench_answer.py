@@ -9,7 +9,7 @@ from edgekit.base.decode import Count, Most, Range, decode
 from edgekit.base.errors import DeviceError
 from edgekit.base.metrics import HostState
 from edgekit.devices.base import BenchSamples, MemoryUse
-from edgekit.devices.kernel_times import KernelTime, KernelTimes
+from edgekit.devices.kernel_times import KernelTime, KernelTimes, TimedInference
 
 T = TypeVar("T")
 
@@ -24,6 +24,12 @@ class BenchAnswer:
     preemptions: Count | None
     profiled: Annotated[int, Range(1, 1_000_000)] = 1
     kernels: Annotated[tuple[KernelTime, ...], Most(20_000, "kernels")] | None = None
+    timeline: Annotated[tuple[TimedInference, ...], Most(100, "inferences")] = ()
+
+    def __post_init__(self) -> None:
+        known = len(self.kernels or ())
+        if any(kernel >= known for one in self.timeline for kernel in one.kernels):
+            raise ValueError("its timeline holds a kernel that is not in the list")
 
     def samples(
         self, nanoseconds: tuple[int, ...], threads: int, load_nanoseconds: int | None
@@ -36,7 +42,9 @@ class BenchAnswer:
             host_before=self.host_before,
             host_after=self.host_after,
             preemptions=self.preemptions,
-            kernels=None if self.kernels is None else KernelTimes(self.profiled, self.kernels),
+            kernels=None
+            if self.kernels is None
+            else KernelTimes(self.profiled, self.kernels, self.timeline),
             load_nanoseconds=load_nanoseconds,
         )
 

@@ -24,6 +24,7 @@ from edgekit.verbs.bench_report import (
 )
 from edgekit.verbs.profile import NO_STEPS, profile_of, steps_by_name
 from edgekit.verbs.recording import keep_bench
+from edgekit.verbs.trace import write_trace
 
 if TYPE_CHECKING:
     from edgekit.base.arrays import Array
@@ -37,6 +38,9 @@ _NOT_THE_BOARD: Mapping[Measurer, str] = {
     "engine": "in an engine on this machine: on another machine the times differ",
 }
 _FEWEST_RUNS = 10
+PROFILED = 10
+"""The number of profiled inferences, unless another is given."""
+_MOST_TRACED = 5
 _NOISY_SPREAD = 1.2
 """p90 over median; an undisturbed machine stays well below."""
 _NOISY_LOAD = 0.5
@@ -54,17 +58,24 @@ def bench(
     inputs: Mapping[str, Array] | None = None,
     purpose: str | None = None,
     store: str | None = None,
+    trace: Path | None = None,
 ) -> BenchReport:
     """Measure one inference after another on the reference input, or on the inputs given.
 
-    With a purpose, the measurement goes into `store`, or into the user's own store.
+    A timeline of the plan's traced inferences goes into the file `trace`. With a purpose, the
+    measurement goes into `store`, or into the user's own store.
     """
     chosen = bundle.reference_inputs() if inputs is None else inputs
     with device.opened(bundle, purpose=purpose or "bench", events=events) as session:
         samples, measured_by = session.bench(chosen, plan), session.measured_by
     manifest = bundle.manifest
     names = (bundle.path, manifest.board.name, device.name)
-    report = summarise_samples(*names, samples, measured_by, steps_by_name(manifest))
+    steps = steps_by_name(manifest)
+    report = summarise_samples(*names, samples, measured_by, steps)
+    if trace is not None:
+        title = f"{bundle.path.name} on {device.name}"
+        write_trace(trace, title, samples.kernels, steps, measured_by)
+        report = replace(report, trace=trace)
     specs = [entry.spec for entry in manifest.inputs]
     report = replace(report, sizes=sizes_in_words(specs, chosen))
     report = replace(report, notes=(*_less_than_planned(plan, report), *report.notes))
@@ -81,8 +92,11 @@ def plan_bench(
     profiled: int = 0,
     *,
     sensors: bool = True,
+    traced: bool = False,
 ) -> BenchPlan:
     """Make a plan from a user's options. Given runs or seconds, the other has no default."""
+    if traced:
+        profiled = profiled or PROFILED
     default = BenchPlan()
     if runs is not None and runs > MOST_RUNS:
         raise UsageError(
@@ -92,7 +106,15 @@ def plan_bench(
     if runs is None:
         runs = default.runs if seconds is None else _FEWEST_RUNS
         seconds = default.seconds if seconds is None else seconds
-    return BenchPlan(warmup, runs, seconds or 0.0, threads, profiled, sensors)
+    return BenchPlan(
+        warmup,
+        runs,
+        seconds or 0.0,
+        threads,
+        profiled,
+        sensors,
+        min(profiled, _MOST_TRACED) if traced else 0,
+    )
 
 
 def summarise_samples(

@@ -174,6 +174,8 @@ class BenchReport(BenchSummary):
     """Seconds of each inference, in order."""
     profile: Profile | None
     """The profile, if requested."""
+    trace: Path | None = None
+    """The file with the timeline, if one was requested."""
     kept_as: str | None = None
     """The run's id in the store; None if it was not stored."""
 

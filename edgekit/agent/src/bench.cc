@@ -41,8 +41,9 @@ int Bench(Arguments arguments) {
   double seconds = arguments.Number("--seconds", 3);
   int threads = static_cast<int>(arguments.Number("--threads", 0));
   auto profiled = static_cast<size_t>(arguments.Number("--profile", 0));
-  auto rest = arguments.Rest(2, "bench [--warmup N --runs N --seconds S --threads N --profile N] "
-                                "LIBRARY SAMPLE");
+  auto traced = static_cast<size_t>(arguments.Number("--trace", 0));
+  auto rest = arguments.Rest(2, "bench [--warmup N --runs N --seconds S --threads N --profile N "
+                                "--trace N] LIBRARY SAMPLE");
   Say(Object().Text("phase", "loading"));
   Tensors inputs = ReadSample(rest[1]);
   bool memory_known = ResetPeakMemory();
@@ -84,8 +85,11 @@ int Bench(Arguments arguments) {
       .Raw("host_before", host_before.Str())
       .Raw("host_after", host_after.Str());
   if (profiled > 0) {
+    Profiled found = model->Profile(
+        profiled, traced, [&](size_t done) { progress.Report("profiling", done); });
     answer.Int("profiled", static_cast<int64_t>(profiled))
-        .Raw("kernels", model->Profile(profiled, [&](size_t done) { progress.Report("profiling", done); }));
+        .Raw("kernels", found.kernels)
+        .Raw("timeline", found.timeline);
   }
   Say(answer);
   return 0;

@@ -4,10 +4,12 @@
 #include <tvm/ffi/error.h>
 #include <tvm/ffi/extra/module.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "calls.h"
@@ -80,9 +82,17 @@ struct Kernel {
 // Time inside each kernel, without the kernels that it calls.
 class Profiler {
  public:
-  explicit Profiler(size_t runs) : runs_(runs) {}
+  Profiler(size_t runs, size_t traced) : runs_(runs), traced_(traced) {}
 
-  void Begin(size_t run) { run_ = run; }
+  void Begin(size_t run) {
+    run_ = run;
+    if (run < traced_) timeline_.emplace_back();
+    began_ = Now();
+  }
+
+  void End() {
+    if (run_ < traced_) timeline_.back().nanoseconds = Now() - began_;
+  }
 
   void Hear(bool before, const std::string& name) {
     const int64_t now = Now();
@@ -99,28 +109,43 @@ class Profiler {
     kernel.nanoseconds.resize(runs_);
     kernel.calls += 1;
     kernel.nanoseconds[run_] += taken - ended.within;
+    if (run_ < traced_) timeline_.back().calls.push_back({ended.started - began_, taken, name});
   }
 
-  std::string Json() const {
-    std::string list;
+  Profiled Found() {
+    std::string list, timeline;
+    std::map<std::string, size_t> places;
     for (const auto& [name, kernel] : kernels_) {
+      places.emplace(name, places.size());
       list += (list.empty() ? "" : ", ") + Object()
                                                .Text("name", name)
                                                .Int("calls", kernel.calls)
                                                .Int("nanoseconds", Median(kernel.nanoseconds))
                                                .Str();
     }
-    return "[" + list + "]";
+    for (Traced& run : timeline_) {
+      Timeline calls;
+      std::sort(run.calls.begin(), run.calls.end());
+      for (const auto& [start, taken, name] : run.calls) calls.Call(places[name], start, taken);
+      timeline += (timeline.empty() ? "" : ", ") + calls.Json(run.nanoseconds);
+    }
+    return {"[" + list + "]", "[" + timeline + "]"};
   }
 
  private:
+  struct Traced {
+    int64_t nanoseconds = 0;
+    std::vector<std::tuple<int64_t, int64_t, std::string>> calls;  // start, duration, name
+  };
   struct Open {
     int64_t started;
     int64_t within;  // time in the kernels that it called
   };
 
-  size_t runs_;
+  size_t runs_, traced_;
   size_t run_ = 0;
+  int64_t began_ = 0;
+  std::vector<Traced> timeline_;
   std::vector<Open> open_;
   std::map<std::string, Kernel> kernels_;
 };
@@ -184,11 +209,12 @@ class MachineModel : public Model {
     return outputs;
   }
 
-  std::string Profile(size_t runs, const std::function<void(size_t)>& done) override {
+  Profiled Profile(size_t runs, size_t traced,
+                   const std::function<void(size_t)>& done) override {
     if (device_ != kDLCPU) {
       throw std::runtime_error("kernels of a GPU run after they were called: they can't be profiled");
     }
-    Profiler profiler(runs);
+    Profiler profiler(runs, traced);
     Function hear = Function::FromPacked([&profiler](const AnyView* args, int32_t, Any* result) {
       profiler.Hear(args[2].cast<bool>(), args[1].cast<std::string>());
       *result = 0;  // go on as normal
@@ -197,9 +223,10 @@ class MachineModel : public Model {
     for (size_t run = 0; run < runs; ++run) {
       profiler.Begin(run);
       Run();
+      profiler.End();
       done(run + 1);
     }
-    return profiler.Json();
+    return profiler.Found();
   }
 
  private:

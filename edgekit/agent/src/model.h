@@ -22,6 +22,21 @@ class ModelError : public std::runtime_error {
   std::string kind_;
 };
 
+struct Profiled {
+  std::string kernels;   // a list in JSON
+  std::string timeline;  // a list in JSON
+};
+
+// The calls of one run, as the host reads them.
+class Timeline {
+ public:
+  void Call(size_t kernel, int64_t start, int64_t nanoseconds);
+  std::string Json(int64_t nanoseconds) const;
+
+ private:
+  std::string kernels_, starts_, durations_;
+};
+
 class Model {
  public:
   virtual ~Model() = default;
@@ -38,8 +53,10 @@ class Model {
   // The outputs of the last run.
   virtual Tensors Outputs() = 0;
 
-  // The time of each kernel or step, as a list in JSON; `done` hears the number of finished runs.
-  virtual std::string Profile(size_t runs, const std::function<void(size_t)>& done) = 0;
+  // The times of kernels or steps, and a timeline of the first `traced` runs; `done` hears the
+  // number of finished runs.
+  virtual Profiled Profile(size_t runs, size_t traced,
+                           const std::function<void(size_t)>& done) = 0;
 
   int threads() const { return threads_; }
   int64_t load_nanoseconds() const { return load_nanoseconds_; }

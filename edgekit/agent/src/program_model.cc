@@ -76,9 +76,13 @@ class ProgramModel : public Model {
     return outputs;
   }
 
-  std::string Profile(size_t runs, const std::function<void(size_t)>& done) override {
+  Profiled Profile(size_t runs, size_t traced,
+                   const std::function<void(size_t)>& done) override {
+    std::string timeline;
+    std::vector<int64_t> starts(info_->steps);
     std::vector<std::vector<int64_t>> taken(info_->steps, std::vector<int64_t>(runs));
     for (size_t run = 0; run < runs; ++run) {
+      const int64_t began = Now();
       for (unsigned k = 0; k < info_->inputs; ++k) {
         std::memcpy(input_(program_, k), addresses_[k], info_->input[k].bytes);
       }
@@ -87,6 +91,15 @@ class ProgramModel : public Model {
         const int status = step_(program_, step);
         taken[step][run] = Now() - started;
         Check(status);
+        starts[step] = started - began;
+      }
+      const int64_t whole = Now() - began;
+      if (run < traced) {
+        Timeline calls;
+        for (size_t step = 0; step < starts.size(); ++step) {
+          calls.Call(step, starts[step], taken[step][run]);
+        }
+        timeline += (timeline.empty() ? "" : ", ") + calls.Json(whole);
       }
       done(run + 1);
     }
@@ -98,7 +111,7 @@ class ProgramModel : public Model {
                                                .Int("nanoseconds", Median(taken[step]))
                                                .Str();
     }
-    return "[" + list + "]";
+    return {"[" + list + "]", "[" + timeline + "]"};
   }
 
  private:

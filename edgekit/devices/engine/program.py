@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgekit.base.arrays import Array, numpy_dtype
+from edgekit.devices.local.step_times import StepTimes
 
 
 @dataclass(frozen=True)
@@ -68,19 +69,16 @@ class EngineProgram(ABC):
         return call
 
     def profile(
-        self, arrays: Sequence[Array], inferences: int, done: Callable[[int], None]
-    ) -> list[dict[str, object]]:
-        """Return the median time of each step."""
+        self, arrays: Sequence[Array], inferences: int, traced: int, done: Callable[[int], None]
+    ) -> dict[str, object]:
+        """Return the median time of each step, and a timeline of the first `traced` inferences."""
         self._check(arrays)
         taken = np.zeros((inferences, len(self.info.steps)), np.int64)
         for inference in range(inferences):
             self.write(arrays)
             taken[inference] = self.run_steps()
             done(inference + 1)
-        return [
-            {"name": name, "calls": inferences, "nanoseconds": int(nanoseconds)}
-            for name, nanoseconds in zip(self.info.steps, np.median(taken, axis=0), strict=True)
-        ]
+        return StepTimes.end_to_end(self.info.steps, taken).answer(traced)
 
     def _check(self, arrays: Sequence[Array]) -> None:
         """Refuse inputs of another size or type: the module would read beyond them."""

@@ -95,7 +95,7 @@ class SshSession(SessionBase):
         if plan.threads is not None:
             words += ["--threads", str(plan.threads)]
         if plan.profiled:
-            words += ["--profile", str(plan.profiled)]
+            words += ["--profile", str(plan.profiled), "--trace", str(plan.traced)]
         total = plan.warmup + plan.runs if plan.seconds == 0 else None
         messages = AgentMessages()
         with (

@@ -109,6 +109,7 @@ class LocalSession(SessionBase):
             "runs": plan.runs,
             "seconds": plan.seconds,
             "profiled": plan.profiled,
+            "traced": plan.traced,
         }
         total = plan.warmup + plan.runs if plan.seconds == 0 else None
         with (

@@ -47,17 +47,18 @@ class Machine:
         return [to_numpy(tensor) for tensor in self._flat(self._result)]
 
     def profile(
-        self, arrays: Sequence[Array], inferences: int, done: Callable[[int], None]
-    ) -> list[dict[str, object]]:
-        """Return the time of each kernel."""
-        stopwatch = KernelStopwatch()
+        self, arrays: Sequence[Array], inferences: int, traced: int, done: Callable[[int], None]
+    ) -> dict[str, object]:
+        """Return the time of each kernel, and a timeline of the first `traced` inferences."""
+        stopwatch = KernelStopwatch(traced)
         self._machine.get_function("set_instrument")(self._ffi.convert(stopwatch.called))
         call = self.prepare(arrays)
         for inference in range(inferences):
             stopwatch.begin_inference()
             call()
+            stopwatch.end_inference()
             done(inference + 1)
-        return stopwatch.report()
+        return {"kernels": stopwatch.report(), "timeline": stopwatch.timeline()}
 
     def _flat(self, result: Any) -> list[Any]:
         """Return the tensors of a result, which is a tensor or nested arrays of them."""
@@ -92,7 +93,12 @@ _GO_ON = 0
 class KernelStopwatch:
     """Times kernels. A kernel's time excludes the kernels that it calls."""
 
-    def __init__(self) -> None:
+    def __init__(self, traced: int = 0) -> None:
+        self._traced = traced
+        self._began = 0
+        self._wholes: list[int] = []
+        self._events: list[list[tuple[int, int, str]]] = []
+        """Start, duration and name of each call, by traced inference."""
         self._calls: Counter[str] = Counter()
         self._inferences: list[Counter[str]] = []
         """Time of each kernel, by inference."""
@@ -101,6 +107,12 @@ class KernelStopwatch:
 
     def begin_inference(self) -> None:
         self._inferences.append(Counter())
+        if len(self._events) < self._traced:
+            self._events.append([])
+        self._began = time.perf_counter_ns()
+
+    def end_inference(self) -> None:
+        self._wholes.append(time.perf_counter_ns() - self._began)
 
     def called(self, function: object, name: str, before: bool, *rest: object) -> int:
         """Record a call's start or end; the instrument of TVM's virtual machine."""
@@ -113,6 +125,8 @@ class KernelStopwatch:
             self._open[-1][1] += ended - started
         self._calls[name] += 1
         self._inferences[-1][name] += ended - started - others
+        if len(self._inferences) <= self._traced:
+            self._events[-1].append((started - self._began, ended - started, name))
         return _GO_ON
 
     def report(self) -> list[dict[str, object]]:
@@ -124,4 +138,17 @@ class KernelStopwatch:
                 "nanoseconds": int(statistics.median(taken[name] for taken in self._inferences)),
             }
             for name, calls in self._calls.items()
+        ]
+
+    def timeline(self) -> list[dict[str, object]]:
+        """Return the calls of the traced inferences, by their start."""
+        places = {name: place for place, name in enumerate(self._calls)}
+        return [
+            {
+                "nanoseconds": whole,
+                "kernels": [places[name] for _, _, name in sorted(events)],
+                "starts": [start for start, _, _ in sorted(events)],
+                "durations": [taken for _, taken, _ in sorted(events)],
+            }
+            for whole, events in zip(self._wholes, self._events, strict=False)
         ]

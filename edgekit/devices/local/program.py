@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from edgekit.base.arrays import Array, numpy_dtype
+from edgekit.devices.local.step_times import StepTimes
 
 _INTERFACE = 1
 
@@ -95,33 +96,30 @@ class Program:
         ]
 
     def profile(
-        self, arrays: Sequence[Array], inferences: int, done: Callable[[int], None]
-    ) -> list[dict[str, object]]:
-        """Return the median time of each step."""
+        self, arrays: Sequence[Array], inferences: int, traced: int, done: Callable[[int], None]
+    ) -> dict[str, object]:
+        """Return the median time of each step, and a timeline of the first `traced` inferences."""
         self._check(arrays)
         steps = range(self._info.steps)
-        taken = np.zeros((inferences, len(steps)), np.int64)
+        started, taken = np.zeros((2, inferences, len(steps)), np.int64)
+        whole = np.zeros(inferences, np.int64)
         step = self._library.edgekit_run_step
         for inference in range(inferences):
+            began = time.perf_counter_ns()
             for place, array in enumerate(arrays):
                 own = self._library.edgekit_input(self._program, place)
                 ctypes.memmove(own, array.ctypes.data, array.nbytes)
             for index in steps:
-                started = time.perf_counter_ns()
+                start = time.perf_counter_ns()
                 status = step(self._program, index)
-                taken[inference, index] = time.perf_counter_ns() - started
+                taken[inference, index] = time.perf_counter_ns() - start
+                started[inference, index] = start - began
                 if status:
                     raise RuntimeError(self._error())
+            whole[inference] = time.perf_counter_ns() - began
             done(inference + 1)
-        medians = np.median(taken, axis=0)
-        return [
-            {
-                "name": self._info.step[index].decode(),
-                "calls": inferences,
-                "nanoseconds": int(medians[index]),
-            }
-            for index in steps
-        ]
+        names = [self._info.step[index].decode() for index in steps]
+        return StepTimes(names, started, taken, whole).answer(traced)
 
     def _check(self, arrays: Sequence[Array]) -> None:
         """Refuse inputs of another size or type: the library would read beyond them."""

@@ -53,8 +53,10 @@ class Model(Protocol):
     def outputs(self) -> list[Array]: ...
 
     def profile(
-        self, arrays: Sequence[Array], inferences: int, done: Callable[[int], None]
-    ) -> list[dict[str, object]]: ...
+        self, arrays: Sequence[Array], inferences: int, traced: int, done: Callable[[int], None]
+    ) -> dict[str, object]:
+        """Return the time of each kernel, and a timeline of the first `traced` inferences."""
+        ...
 
 
 class Worker:
@@ -132,8 +134,11 @@ class Worker:
         }
         if profiled := int(request.message["profiled"]):
             answer["profiled"] = profiled
-            answer["kernels"] = self._model.profile(
-                request.arrays, profiled, lambda done: progress.report("profiling", done)
+            answer |= self._model.profile(
+                request.arrays,
+                profiled,
+                int(request.message["traced"]),
+                lambda done: progress.report("profiling", done),
             )
         self._send(answer, [np.frombuffer(samples, np.int64)])
 

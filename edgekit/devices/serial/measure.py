@@ -4,9 +4,10 @@ emulated one."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 from edgekit.devices.base import Counted, StepCount
-from edgekit.devices.kernel_times import KernelTime, KernelTimes
+from edgekit.devices.kernel_times import KernelTime, KernelTimes, TimedInference
 from edgekit.twin.microcontroller import instructions
 
 
@@ -29,13 +30,17 @@ def counted(
 
 
 def kernel_times(found: Counted) -> KernelTimes | None:
-    """Return the steps as kernels, if they have times."""
+    """Return the steps as kernels, end to end, if they have times."""
     if found.clock is None or not found.steps:
         return None
-    clock = found.clock
+    taken = [round(step.count * 1e9 / found.clock) for step in found.steps]
+    ends = tuple(accumulate(taken))
+    starts = (0, *ends[:-1])
     return KernelTimes(
         inferences=1,
         kernels=tuple(
-            KernelTime(step.name or "?", 1, round(step.count * 1e9 / clock)) for step in found.steps
+            KernelTime(step.name or "?", 1, nanoseconds)
+            for step, nanoseconds in zip(found.steps, taken, strict=True)
         ),
+        timeline=(TimedInference(ends[-1], tuple(range(len(taken))), starts, tuple(taken)),),
     )

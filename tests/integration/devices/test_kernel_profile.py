@@ -23,7 +23,7 @@ from edgekit.profiles.toolchain import load_toolchain
 
 pytestmark = needs("sshd")
 
-PLAN = BenchPlan(warmup=1, runs=3, seconds=0, profiled=4)
+PLAN = BenchPlan(warmup=1, runs=3, seconds=0, profiled=4, traced=2)
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +36,18 @@ def here(bundle: Bundle) -> KernelTimes:
     times = bench_on(LocalDevice(), bundle, PLAN).kernels
     assert times is not None
     return times
+
+
+def assert_traced(times: KernelTimes) -> None:
+    """Each step of an inference begins after the one before has ended, and all lie within."""
+    assert len(times.timeline) == 2
+    for inference in times.timeline:
+        assert inference.kernels == tuple(range(len(times.kernels)))
+        now = 0
+        for _, start, nanoseconds in inference.calls():
+            assert start >= now
+            now = start + nanoseconds
+        assert 0 < now <= inference.nanoseconds
 
 
 def calls(times: KernelTimes) -> dict[str, int]:
@@ -52,6 +64,10 @@ def test_the_kernels_are_the_steps_of_the_library(here: KernelTimes, bundle: Bun
     assert any(kernel.nanoseconds > 0 for kernel in here.kernels)
 
 
+def test_a_timeline_holds_every_step_in_order(here: KernelTimes) -> None:
+    assert_traced(here)
+
+
 def test_the_agent_sees_the_same_calls(here: KernelTimes, bundle: Bundle, tmp_path: Path) -> None:
     with ssh_server(tmp_path) as server:
         server.connect().close()
@@ -61,6 +77,8 @@ def test_the_agent_sees_the_same_calls(here: KernelTimes, bundle: Bundle, tmp_pa
     assert there is not None
     assert calls(there) == calls(here)
     assert there.inferences == here.inferences
+    assert_traced(there)
+    assert [one.kernels for one in there.timeline] == [one.kernels for one in here.timeline]
 
 
 def test_without_being_asked_nothing_is_profiled(bundle: Bundle) -> None:
@@ -100,3 +118,25 @@ def test_the_steps_of_a_bundle_are_those_of_the_library_with_layers_of_the_model
     layers = {layer for step in bundle.manifest.steps for layer in step.layers}
     assert layers
     assert layers <= nodes
+
+
+def test_the_command_writes_a_trace_of_the_layers(bundle: Bundle, tmp_path: Path) -> None:
+    file = tmp_path / "trace.json"
+    command = [sys.executable, "-m", "edgekit", "bench", "--runs", "2", "--trace", str(file)]
+
+    shown = subprocess.run(
+        [*command, str(bundle.path)], capture_output=True, text=True, timeout=300
+    )
+
+    assert shown.returncode == 0, shown.stderr
+    assert str(file) in shown.stdout
+    traced = [one for one in json.loads(file.read_text())["traceEvents"] if one["ph"] == "X"]
+    steps = [one["args"]["step"] for one in traced if one["cat"] != "inference"]
+    assert steps == [step.name for step in bundle.manifest.steps] * 5
+    assert all(one["args"]["layer"] for one in traced if one["cat"] == "kernel")
+
+    several = subprocess.run(
+        [*command, str(bundle.path), "--all"], capture_output=True, text=True, timeout=300
+    )
+    assert several.returncode == 2
+    assert "a trace is of one bundle on one device" in several.stderr

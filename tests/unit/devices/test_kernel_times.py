@@ -13,7 +13,7 @@ from edgekit.base.errors import DeviceError
 from edgekit.base.metrics import HostState
 from edgekit.bundle.manifest_steps import LibraryStep
 from edgekit.devices.base import BenchSamples, MemoryUse
-from edgekit.devices.kernel_times import KernelTime, KernelTimes
+from edgekit.devices.kernel_times import KernelTime, KernelTimes, TimedInference
 from edgekit.devices.linux.agent_messages import parse_bench
 from edgekit.devices.local.machine import KernelStopwatch
 from edgekit.verbs.bench import summarise_samples
@@ -118,6 +118,10 @@ def test_names_from_a_device_cannot_write_on_the_terminal() -> None:
         {"kernels": [{"name": "conv", "calls": 1, "nanoseconds": -1}]},
         {"kernels": [{"name": "conv", "calls": 1, "nanoseconds": 1.5}]},
         {"kernels": [{"name": "conv", "calls": 1, "nanoseconds": 1}] * 20_001},
+        {"timeline": [{"nanoseconds": 1, "kernels": [0], "starts": [-1], "durations": [1]}]},
+        {"timeline": [{"nanoseconds": 1, "kernels": [], "starts": [0], "durations": [1]}]},
+        {"timeline": [{"nanoseconds": 1, "kernels": [], "starts": []}]},
+        {"timeline": [{"nanoseconds": 1, "kernels": [], "starts": [], "durations": []}] * 101},
     ],
 )
 def test_a_profile_that_makes_no_sense_is_told(change: dict[str, object]) -> None:
@@ -151,6 +155,47 @@ def test_a_measurement_that_makes_no_sense_names_the_key(
         parse_bench(json.loads(json.dumps(ANSWER | change)), "pi")
 
     assert caught.value.details[0].startswith(fault)
+
+
+def test_a_timeline_holds_only_kernels_of_the_list() -> None:
+    kernel = {"name": "conv", "calls": 1, "nanoseconds": 1}
+    traced = {"nanoseconds": 9, "kernels": [0], "starts": [1], "durations": [7]}
+    said = ANSWER | {"profiled": 1, "kernels": [kernel], "timeline": [traced]}
+
+    times = parse_bench(said, "pi").kernels
+    assert times is not None
+    assert times.timeline == (TimedInference(9, (0,), (1,), (7,)),)
+
+    with pytest.raises(DeviceError, match="makes no sense"):
+        parse_bench(said | {"timeline": [traced | {"kernels": [1]}]}, "pi")
+
+
+def test_calls_of_the_machine_are_traced_by_their_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100
+    monkeypatch.setattr("time.perf_counter_ns", lambda: now)
+    stopwatch = KernelStopwatch(traced=1)
+    for _ in range(2):
+        stopwatch.begin_inference()
+        for name, before, passed in (
+            ("outer", True, 10),
+            ("inner", True, 30),
+            ("inner", False, 5),
+            ("outer", False, 0),
+        ):
+            now += 1
+            stopwatch.called(None, name, before)
+            now += passed
+        stopwatch.end_inference()
+
+    names = [str(one["name"]) for one in stopwatch.report()]
+    (traced,) = stopwatch.timeline()
+
+    assert traced == {
+        "nanoseconds": 49,
+        "kernels": [names.index("outer"), names.index("inner")],
+        "starts": [1, 12],
+        "durations": [48, 31],
+    }
 
 
 def test_a_kernel_is_not_charged_for_what_it_calls(monkeypatch: pytest.MonkeyPatch) -> None:
