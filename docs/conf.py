@@ -39,6 +39,7 @@ PAGES = {
         "docs/wasm",
         "docs/ends",
         "docs/quantize",
+        "docs/evaluate",
         "docs/recommend",
         "docs/profile",
         "docs/results",

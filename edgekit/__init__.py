@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     from edgekit.verbs.bench_report import BenchReport, BenchSummary
     from edgekit.verbs.deploy import DeployReport, FleetReport
     from edgekit.verbs.deploy import deploy as deploy_model
+    from edgekit.verbs.evaluation.evaluate import evaluate as evaluate_bundle
+    from edgekit.verbs.evaluation.report import EvaluationReport
     from edgekit.verbs.export.application import ExportResult
     from edgekit.verbs.quantize import QuantizeReport, QuantizeRequest
     from edgekit.verbs.quantize import quantize as quantize_model
@@ -80,6 +82,7 @@ __all__ = [
     "DeviceHandle",
     "DoctorReport",
     "EdgekitError",
+    "EvaluationReport",
     "Event",
     "Events",
     "ExportResult",
@@ -109,6 +112,7 @@ __all__ = [
     "board_names",
     "build_bundle",
     "deploy_model",
+    "evaluate_bundle",
     "examine_board",
     "export_bundle",
     "find_project",
@@ -150,6 +154,7 @@ _HOMES: dict[str, tuple[str, str]] = {
     "DeployReport": ("edgekit.verbs.deploy", "DeployReport"),
     "DoctorReport": ("edgekit.advice.doctor", "DoctorReport"),
     "EdgekitError": ("edgekit.base.errors", "EdgekitError"),
+    "EvaluationReport": ("edgekit.verbs.evaluation.report", "EvaluationReport"),
     "Events": ("edgekit.base.events", "Events"),
     "ExportResult": ("edgekit.verbs.export.application", "ExportResult"),
     "LocalDevice": ("edgekit.devices.local.device", "LocalDevice"),
@@ -170,6 +175,7 @@ _HOMES: dict[str, tuple[str, str]] = {
     "board_names": ("edgekit.api.functions", "board_names"),
     "build_bundle": ("edgekit.building.build", "build"),
     "deploy_model": ("edgekit.verbs.deploy", "deploy"),
+    "evaluate_bundle": ("edgekit.verbs.evaluation.evaluate", "evaluate"),
     "examine_board": ("edgekit.advice.doctor", "examine"),
     "export_bundle": ("edgekit.api.functions", "export_bundle"),
     "find_project": ("edgekit.project.file", "find_project"),

@@ -43,6 +43,8 @@ from edgekit.api.keywords import (
     Unpack,
     without,
 )
+from edgekit.base.errors import UsageError
+from edgekit.base.options import option
 from edgekit.devices.carried import CarriedState
 from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS
 
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     from edgekit.tuning.tune_c import TunedInC
     from edgekit.verbs.bench_report import BenchReport
     from edgekit.verbs.deploy import DeployReport, FleetReport
+    from edgekit.verbs.evaluation.report import EvaluationReport, TaskName
     from edgekit.verbs.rollback import RollbackReport
     from edgekit.verbs.run import RunReport
     from edgekit.verbs.verify import VerifyReport
@@ -245,6 +248,51 @@ class OnDevices(Building):
                 source=source,
                 widening=Widening(**(tolerance or {})),
                 total=chosen.count,
+                events=self._setting.events,
+            )
+
+    def evaluate(
+        self,
+        bundle: BundleLike,
+        data: PathLike,
+        task: TaskName,
+        *,
+        board: str | Board | None = None,
+        at_least: Mapping[str, float] | None = None,
+        at_most: Mapping[str, float] | None = None,
+        again: bool = False,
+        model: PathLike | None = None,
+        **where: Unpack[DeviceKeywords],
+    ) -> EvaluationReport:
+        """Run a data set on a device, and compare the outputs with its labels.
+
+        `bundle` may be a model file, which is built for `board` first. `model` runs on the same
+        samples in its own runtime: what the bundle was built from, or the float model of a
+        quantised one. `at_least` and `at_most` are limits, `{"top1": 0.7}`; the report holds a miss
+        too: look at `passed`. An interrupted evaluation goes on where it stopped; with `again` it
+        begins anew.
+        """
+        from edgekit.bundle.folder import Bundle, looks_like_a_bundle
+        from edgekit.verbs.evaluation.evaluate import evaluate
+
+        if not isinstance(bundle, Bundle) and not looks_like_a_bundle(self.data.path(bundle)):
+            bundle = self.build(bundle, board=board, **where)
+        elif board is not None:
+            raise UsageError(
+                f"a bundle is built for its board, and {option('board')} names one",
+                hint="leave it out, or name a model file",
+            )
+        with self._setting.working():
+            opened = self._setting.bundle(bundle)
+            return evaluate(
+                opened,
+                device_for_bundle(self._setting, opened, **where),
+                self.data.path(data),
+                task,
+                source=None if model is None else self._source(model, {}),
+                at_least=at_least,
+                at_most=at_most,
+                again=again,
                 events=self._setting.events,
             )
 

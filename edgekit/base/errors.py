@@ -149,6 +149,12 @@ class NotComparableError(EdgekitError):
     exit_code = 15
 
 
+class AccuracyError(EdgekitError):
+    """A model's accuracy on a data set is below the limit that was set."""
+
+    exit_code = 17
+
+
 class ResourceError(EdgekitError):
     """A limit of open files, memory or processes is too small for the work."""
 

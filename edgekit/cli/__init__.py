@@ -37,6 +37,7 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
             Entry("build", "edgekit.cli.build", "Compile a model for a board, as a bundle."),
             Entry("run", "edgekit.cli.run", "Show a bundle's outputs for an input."),
             Entry("verify", "edgekit.cli.verify", "Compare a bundle's outputs with the oracle's."),
+            Entry("evaluate", "edgekit.cli.evaluate", "Measure accuracy on a data set."),
             Entry("quantize", "edgekit.cli.quantize", "Quantize a float model to int8."),
             Entry("partition", "edgekit.cli.partition", "Show which library runs what, and why."),
             Entry("recommend", "edgekit.cli.recommend", "Recommend how to run a model on a board."),

@@ -233,7 +233,7 @@ def _draw(
 def summarise_output(array: Array, spec: TensorSpec, top: int) -> OutputSummary:
     import numpy as np
 
-    values = _real_values(array, spec)
+    values = real_values(array, spec)
     finite = values[np.isfinite(values)]
     is_vector = sum(extent != 1 for extent in array.shape) == 1 and array.size > 1
     scores: tuple[Score, ...] = ()
@@ -253,7 +253,8 @@ def summarise_output(array: Array, spec: TensorSpec, top: int) -> OutputSummary:
     )
 
 
-def _real_values(array: Array, spec: TensorSpec) -> Array:
+def real_values(array: Array, spec: TensorSpec) -> Array:
+    """Return the numbers that an output stands for; those of a quantised one are scaled."""
     import numpy as np
 
     values = array.astype(np.float64)
