@@ -11,6 +11,7 @@ from tvm import relax
 
 from edgekit.backends.base import Tensor
 from edgekit.backends.node import Node
+from edgekit.backends.non_finite import non_finite_sources
 from edgekit.backends.quantised import kept_exact
 from edgekit.base.node_names import named_after
 from edgekit.compiler.macs import ShapeDependsOnDataError, macs_of_call
@@ -31,6 +32,8 @@ class Graph:
         self.nodes = _named_by_readers(nodes, self.readers)
         self.kept_exact = kept_exact(nodes, values)
         """Nodes whose floats no library may round, with the reasons."""
+        self.non_finite = non_finite_sources(nodes, values)
+        """Nodes that may hold NaN or infinity, with the nodes that make them."""
         self._tensors: dict[Any, Tensor] = {}
         self._variables: dict[str, Any] = {}
 

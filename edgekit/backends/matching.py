@@ -37,9 +37,17 @@ class Matched:
 
 
 def match_rules(
-    graph: Graph, rules: Sequence[Rule], free: AbstractSet[int], backend: str
+    graph: Graph,
+    rules: Sequence[Rule],
+    free: AbstractSet[int],
+    backend: str,
+    *,
+    only_finite: bool = False,
 ) -> Matched:
-    """Cover free nodes with steps, from the model's end: readers come before what they read."""
+    """Cover free nodes with steps, from the model's end: readers come before what they read.
+
+    With `only_finite` a node that may read NaN or infinity is refused.
+    """
     taken: set[int] = set()
     placed: list[Placed] = []
     refusals: dict[int, str] = {}
@@ -55,6 +63,8 @@ def match_rules(
                 continue
             try:
                 _require_whole_arithmetic(graph, rule, covered)
+                if only_finite:
+                    _require_finite(graph, covered)
                 step = _step(graph, rule, parts, node.index, covered)
             except Refused as refused:
                 refusals.setdefault(node.index, refused.reason)
@@ -100,6 +110,18 @@ def _require_whole_arithmetic(graph: Graph, rule: Rule, covered: AbstractSet[int
     exact = sorted(covered & graph.kept_exact.keys())
     if exact and not operators & {QUANTIZE, DEQUANTIZE}:
         raise Refused(graph.kept_exact[exact[0]])
+
+
+def _require_finite(graph: Graph, covered: AbstractSet[int]) -> None:
+    read = {
+        index for node in covered for index in graph.nodes[node].reads
+    } & graph.non_finite.keys()
+    if read:
+        source = graph.non_finite[min(read)]
+        raise Refused(
+            f"NaN or infinity may come from {source.model_node or source.operator} "
+            f"({source.operator}), and the option non_finite doesn't let them in"
+        )
 
 
 def _step(

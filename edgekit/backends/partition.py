@@ -130,7 +130,8 @@ class _Block:
         taken = {index for claim in self.claims for index in claim.nodes}
         free = {node.index for node in self.graph.nodes} - taken - self._never
         rules: Sequence[Rule] = backend.rules(options)
-        matched = match_rules(self.graph, rules, free, backend.name)
+        only_finite = options.get("non_finite") == "error"
+        matched = match_rules(self.graph, rules, free, backend.name, only_finite=only_finite)
         for index, reason in matched.refusals.items():
             self._why_not.setdefault(index, []).append(f"{backend.name}: {reason}")
         for steps in self._group(matched.placed):

@@ -6,7 +6,7 @@ overlap. So such a kernel gets one argument less: it reads from the memory that 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,36 +75,48 @@ def pointwise(kernel: Any) -> frozenset[int]:
     if result not in made:
         return frozenset()
     analyzer = _analyzer(made[result])
-    read: dict[tuple[Any, str], Sequence[Any]] = {}
+    variables = made[result].variables
+    candidates = {p for p in kernel.params[:-1] if tvm_ffi.structural_equal(p.ty, result.ty)}
+    reached = _reached(made, candidates)
+    read: set[tuple[Any, str]] = set()
     blocks: dict[Any, Any] = {}
 
     def follow(step: _Step, places: Sequence[Any]) -> None:
         blocks[step.store.buffer] = step.realize.block
         for load in _loads(step.store):
+            # A stack of shifted reads reaches ever more places: only what still counts is followed.
+            if not candidates & reached.get(load.source, frozenset()):
+                continue
             indices = [
                 analyzer.simplify(_put(index, step.variables, places)) for index in load.indices
             ]
             key = (load.source, str(indices))
             if key in read:
                 continue
-            read[key] = indices
+            read.add(key)
             if load.source in made:
                 follow(made[load.source], indices)
+            elif not _same(analyzer, indices, variables):
+                candidates.discard(load.source)
 
-    variables = made[result].variables
     follow(made[result], variables)
     return frozenset(
         place
         for place, argument in enumerate(kernel.params[:-1])
-        if tvm_ffi.structural_equal(argument.ty, result.ty)
+        if argument in candidates
         and _mentions(kernel.body, argument)
         == sum(_mentions(block, argument) for block in blocks.values())
-        and all(
-            _same(analyzer, indices, variables)
-            for (source, _), indices in read.items()
-            if source.same_as(argument)
-        )
     )
+
+
+def _reached(made: Mapping[Any, _Step], candidates: Iterable[Any]) -> Mapping[Any, frozenset[Any]]:
+    """Return the candidates that each buffer is computed from; producers come first in a kernel."""
+    reached = {candidate: frozenset([candidate]) for candidate in candidates}
+    for buffer, step in made.items():
+        reached[buffer] = frozenset().union(
+            *(reached.get(load.source, frozenset()) for load in _loads(step.store))
+        )
+    return reached
 
 
 def in_place(kernel: Any, place: int) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from support.onnx_models import onnx_model
 from tvm import relax, runtime, s_tir, target, te, tirx, topi
 from tvm.ir.transform import Sequential
 
+from edgekit.compiler import passes
 from edgekit.compiler.compile import Compiled
 from edgekit.compiler.passes.in_place import in_place, overwritable, pointwise
 from edgekit.compiler.passes.plan_memory import plan_memory
@@ -47,6 +49,42 @@ def kernel(reads: Reading, other: tuple[int, ...] = SHAPE, dtype: str = "float32
 
 def scheduled(function: Any) -> Any:
     return schedule_function(function, machine_of(target.Target(this_cpu()[1].as_json())))
+
+
+def shifted(levels: int) -> Any:
+    """Return a stack of maxima over five shifted reads, and the input added to it."""
+    a = stage = te.placeholder(SHAPE, "float32", "a")
+    for level in range(levels):
+        padded = topi.nn.pad(stage, (1, 1), (1, 1), 0.0, f"pad{level}")
+        stage = te.compute(SHAPE, near(padded), f"max{level}")
+    return te.create_prim_func([a, te.compute(SHAPE, lambda i, j: stage[i, j] + a[i, j])])
+
+
+def near(padded: Any) -> Callable[[Any, Any], Any]:
+    shifts = ((0, 1), (1, 0), (1, 2), (2, 1), (1, 1))
+
+    def largest(i: Any, j: Any) -> Any:
+        return reduce(tirx.max, (padded[i + down, j + right] for down, right in shifts))
+
+    return largest
+
+
+def test_a_stack_of_shifted_reads_takes_steps_in_proportion(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each level reads those below it at more places; a path to each would be too many."""
+    steps: list[Any] = []
+    looked_at = passes.in_place._loads
+    monkeypatch.setattr(
+        passes.in_place, "_loads", lambda node: [steps.append(node), looked_at(node)][1]
+    )
+    counts = []
+    for levels in (5, 10):
+        steps.clear()
+        assert pointwise(shifted(levels)) == frozenset()
+        counts.append(len(steps))
+
+    assert counts[1] <= 2 * counts[0]
 
 
 @pytest.mark.parametrize(
