@@ -12,7 +12,6 @@ from enum import IntEnum
 from typing import Any
 
 import numpy as np
-from tvm import relax
 
 from edgekit.backends.node import Node
 from edgekit.base.tvm_compat import constant_array
@@ -68,7 +67,7 @@ class _Signs:
         number = getattr(expression, "value", None)
         if isinstance(number, (int, float)):
             return np.asarray(number)
-        while isinstance(expression, relax.Var) and expression in self._bound:
+        while expression in self._bound:
             expression = self._bound[expression]
         return constant_array(expression)
 

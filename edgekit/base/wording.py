@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 
@@ -15,6 +16,17 @@ _POWERS_OF_TWO = tuple(
     (unit, float(1 << 10 * power))
     for power, unit in enumerate(("B", "KiB", "MiB", "GiB", "TiB", "PiB"))
 )
+
+
+_DIGITS = re.compile(r"([0-9]+)")
+
+
+def natural(name: object) -> tuple[tuple[str | int, ...], str]:
+    """Return the key that sorts names as people count: img2 before img10."""
+    text = str(name)
+    # Every second part is a number.
+    parts = enumerate(_DIGITS.split(text))
+    return tuple(int(part) if place % 2 else part for place, part in parts), text
 
 
 def duration(seconds: float) -> str:

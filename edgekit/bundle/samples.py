@@ -24,9 +24,9 @@ from edgekit.base.npy import NpyError, NpyHeader, open_npz, read_npy, read_npy_h
 from edgekit.base.options import option
 from edgekit.base.tensors import TensorSpec
 from edgekit.base.varying import sizes_of
-from edgekit.base.wording import counted, did_you_mean
-from edgekit.models.images import IMAGE_SUFFIXES, load_image
-from edgekit.models.preprocess import example_toml
+from edgekit.base.wording import counted, did_you_mean, natural
+from edgekit.models.images import IMAGE_SUFFIXES, check_image, load_image
+from edgekit.models.preprocess import Preprocess, example_toml
 
 if TYPE_CHECKING:
     from edgekit.bundle.manifest import InputEntry
@@ -85,10 +85,14 @@ def load_samples(
 def iterate_samples(
     files: Sequence[InputFile], inputs: Sequence[InputEntry], *, allow_nonfinite: bool = False
 ) -> Iterator[Sample]:
-    """Read one sample at a time. The pairing of files is checked before the first is read."""
+    """Read one sample at a time. The pairing and the heads of all files are checked before the
+    first is read."""
     entries = {entry.spec.name: entry for entry in inputs}
     parts = _assign(_expand(files), entries)
     count = _count_samples(parts, entries)
+    for name, found in parts.items():
+        for part in found:
+            _check_head(part, entries[name])
 
     def read() -> Iterator[Sample]:
         for index in range(count):
@@ -119,7 +123,7 @@ def _expand(files: Sequence[InputFile]) -> list[InputFile]:
     for file in files:
         found = [file.path]
         if file.path.is_dir():
-            found = sorted(p for p in file.path.iterdir() if p.suffix.lower() in SUFFIXES)
+            found = [p for p in file.path.iterdir() if p.suffix.lower() in SUFFIXES]
             if not found:
                 raise InputError(
                     f"the folder {file.path} holds no input files",
@@ -127,12 +131,12 @@ def _expand(files: Sequence[InputFile]) -> list[InputFile]:
                 )
         elif not file.path.exists() and any(c in "*?[" for c in str(file.path)):
             root = Path(file.path.anchor)
-            found = sorted(root.glob(str(file.path.relative_to(root))))
+            found = list(root.glob(str(file.path.relative_to(root))))
             if not found:
                 raise InputError(
                     f"no file matches {file.path}", hint="check the pattern, and quote it"
                 )
-        expanded += [InputFile(file.name, path) for path in found]
+        expanded += [InputFile(file.name, path) for path in sorted(found, key=natural)]
     return expanded
 
 
@@ -208,17 +212,38 @@ def _count_samples(parts: Mapping[str, Sequence[_Part]], entries: Mapping[str, I
     return count
 
 
+def _check_head(part: _Part, entry: InputEntry) -> None:
+    """Refuse a file that can't be the input, as far as its first bytes tell."""
+    if part.path.suffix.lower() in IMAGE_SUFFIXES:
+        _preprocess(part, entry)
+        check_image(part.path)
+        return
+    try:
+        if part.key is None:
+            with part.path.open("rb") as stream:
+                _check_header(read_npy_header(stream), part, entry.spec)
+        else:
+            with open_npz(part.path) as entries:
+                _check_header(entries[part.key].header(), part, entry.spec)
+    except NPY_ERRORS as error:
+        raise unreadable(part.path, error) from error
+
+
+def _preprocess(part: _Part, entry: InputEntry) -> Preprocess:
+    if entry.preprocess is None:
+        raise InputError(
+            f"{part.path} is an image, and nothing says how an image becomes the input "
+            f"{entry.spec.name!r}",
+            hint="declare it in edgekit.toml, then build again if this is about a bundle:\n"
+            + example_toml(entry.spec),
+        )
+    return entry.preprocess
+
+
 def _load(part: _Part, entry: InputEntry, allow_nonfinite: bool) -> Array:
     spec = entry.spec
     if part.path.suffix.lower() in IMAGE_SUFFIXES:
-        if entry.preprocess is None:
-            raise InputError(
-                f"{part.path} is an image, and nothing says how an image becomes the input "
-                f"{spec.name!r}",
-                hint="declare it in edgekit.toml, then build again if this is about a bundle:\n"
-                + example_toml(spec),
-            )
-        return load_image(part.path, spec, entry.preprocess)
+        return load_image(part.path, spec, _preprocess(part, entry))
     array = _read_npy(part, spec)
     if not allow_nonfinite:
         _refuse_nonfinite(array, part, spec)

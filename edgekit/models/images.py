@@ -10,8 +10,9 @@ failure of a decoder becomes an InputError.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,8 @@ from edgekit.models.preprocess import Preprocess
 
 if TYPE_CHECKING:
     from PIL import Image
+
+T = TypeVar("T")
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg")
 
@@ -70,10 +73,26 @@ def _decode(path: Path, preprocess: Preprocess, width: int, height: int) -> npt.
     return np.asarray(resized, dtype=np.float64).reshape(height, width, preprocess.channels)
 
 
+def check_image(path: Path) -> None:
+    """Refuse a file whose head is no image's."""
+    _read(path, lambda opened: None)
+
+
 def open_image(path: Path) -> Image.Image:
     """Decode an image of 8 bits a channel, turned as its EXIF data says."""
+
+    def decode(opened: Image.Image) -> Image.Image:
+        from PIL import ImageOps
+
+        opened.load()
+        return ImageOps.exif_transpose(opened)
+
+    return _to_eight_bits(_read(path, decode))
+
+
+def _read(path: Path, use: Callable[[Image.Image], T]) -> T:
     try:
-        from PIL import Image, ImageOps
+        from PIL import Image
     except ImportError as error:
         raise MissingToolError(
             "reading images needs Pillow, which is not installed",
@@ -84,8 +103,7 @@ def open_image(path: Path) -> Image.Image:
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             with Image.open(path, formats=("PNG", "JPEG")) as opened:
                 _refuse_huge(path, opened.width * opened.height)
-                opened.load()
-                image = ImageOps.exif_transpose(opened)
+                return use(opened)
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise _too_large(path) from error
     except InputError:
@@ -97,7 +115,6 @@ def open_image(path: Path) -> Image.Image:
             f"{path} is no image that can be read: {error}",
             hint="it may be cut off or damaged; open it in an image viewer to check",
         ) from error
-    return _to_eight_bits(image)
 
 
 def _to_eight_bits(image: Image.Image) -> Image.Image:

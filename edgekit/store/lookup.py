@@ -33,6 +33,8 @@ _BUSY_SECONDS = 5.0
 _FORGET_AFTER = 60.0
 _problems: dict[str, tuple[float, str]] = {}
 """The last failure of each store, so that one command does not wait for it twice."""
+_told: set[str] = set()
+"""The stores whose last failure was a warning, so that one command does not warn twice."""
 
 
 def best_records(
@@ -80,10 +82,13 @@ def _query(sql: str, given: Mapping[str, object], url: str | None, events: Event
         except EdgekitError as error:
             problem = f"{error.message}; {error.hint}" if error.hint else error.message
             _problems[url] = (time.monotonic(), problem)
+            _told.discard(url)
         else:
             _problems.pop(url, None)
             return rows
-    events.warn(f"no earlier measurement is used: {problem}")
+    if events is not SILENT and url not in _told:
+        events.warn(f"no earlier measurement is used: {problem}")
+        _told.add(url)
     return ()
 
 

@@ -6,14 +6,15 @@ apt gets a separate state: nothing on the host changes, and root is not needed.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from edgekit.base.errors import BuildError, MissingToolError
-from edgekit.base.events import Events, Stage
+from edgekit.base.events import SILENT, Events, Stage
 from edgekit.base.files import bytes_in, write_atomically
-from edgekit.base.wording import counted, size
+from edgekit.base.wording import counted, duration, size
 from edgekit.twin.recipe import Recipe
 from edgekit.twin.tools import BuildTools
 
@@ -29,6 +30,14 @@ _CARRIED = re.compile(
     r"Acquire::(https?::[^ ]+|Check-Valid-Until|Check-Date|ForceIPv[46]) ", re.IGNORECASE
 )
 """The host's apt settings to keep: how mirrors are reached, never whether they are trusted."""
+
+
+_SYNCHRONISING = re.compile(
+    r"Mirror sync in progress|File has unexpected size|Hash Sum mismatch", re.IGNORECASE
+)
+"""What apt says of a mirror whose lists and files don't fit each other yet."""
+_PAUSES_S = (10.0, 30.0, 60.0)
+"""The times after which a mirror that is being synchronised is asked again."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +113,7 @@ def parse_uris(output: str) -> tuple[Package, ...]:
 
 def fetch(recipe: Recipe, work: Path, tools: BuildTools, events: Events) -> Fetched:
     """Download everything that a recipe names into `work`; apt checks it."""
-    apt = _PrivateApt(work / "apt", recipe.architecture, tools)
+    apt = _PrivateApt(work / "apt", recipe.architecture, tools, events)
     with events.stage("fetch package lists") as stage:
         apt.update(recipe.release)
         wanted = [
@@ -123,6 +132,37 @@ def fetch(recipe: Recipe, work: Path, tools: BuildTools, events: Events) -> Fetc
         stage.result = size(total)
     found = {path.name.partition("_")[0]: path for path in debs.glob("*.deb")}
     return Fetched(tuple(found[package.name] for package in wanted), found[kernel.name])
+
+
+def patiently(
+    fetch: Callable[[], None], events: Events = SILENT, pauses_s: Sequence[float] = _PAUSES_S
+) -> None:
+    """Fetch from a mirror; while it is being synchronised, wait and fetch again."""
+    for pause_s in pauses_s:
+        try:
+            return fetch()
+        except BuildError as error:
+            if not _is_synchronising(error):
+                raise
+        events.note(f"the mirror is being synchronised: next try in {duration(pause_s)}")
+        time.sleep(pause_s)
+    try:
+        fetch()
+    except BuildError as error:
+        if not _is_synchronising(error):
+            raise
+        raise BuildError(
+            error.message,
+            hint="the mirror is being synchronised with Debian's: try again in half an hour, or "
+            "name another mirror in the host's sources of apt",
+            details=error.details,
+        ) from error
+
+
+def _is_synchronising(error: BuildError) -> bool:
+    """Return whether apt said so after its last start, which the log has as a line with $."""
+    start = max((i for i, line in enumerate(error.details) if line.startswith("$ ")), default=0)
+    return any(_SYNCHRONISING.search(line) for line in error.details[start:])
 
 
 def download_package(release: str, file: str, work: Path, tools: BuildTools, stage: Stage) -> Path:
@@ -151,13 +191,16 @@ def _kernel_of(meta: str, packages: Sequence[Package]) -> Package:
 class _PrivateApt:
     """apt with a separate state, configuration and (empty) package database."""
 
-    def __init__(self, root: Path, architecture: str, tools: BuildTools) -> None:
+    def __init__(
+        self, root: Path, architecture: str, tools: BuildTools, events: Events = SILENT
+    ) -> None:
         if not _KEYRING.is_file():
             raise MissingToolError(
                 f"checking Debian's packages needs its signing keys: {_KEYRING} is missing",
                 hint="sudo apt-get install debian-archive-keyring",
             )
         self._root = root
+        self._events = events
         self._architecture = architecture
         self._host_tools = tools
         self._config = root / "apt.conf"
@@ -177,11 +220,16 @@ class _PrivateApt:
         carried = [line for line in dump.splitlines() if _CARRIED.match(line)]
         write_atomically(self._config, "\n".join([*carried, *self._settings(), ""]))
         sources = host_sources(targets, release)
-        try:
-            self._fetch_lists(release, sources)
-        except BuildError:
-            # A mirror in the middle of a change: the release itself stays as it was published.
-            self._fetch_lists(release, [source for source in sources if source.suite == release])
+
+        def fetch_lists() -> None:
+            try:
+                self._fetch_lists(release, sources)
+            except BuildError:
+                # The release itself stays as it was published.
+                published = [source for source in sources if source.suite == release]
+                self._fetch_lists(release, published)
+
+        patiently(fetch_lists, self._events)
 
     def _fetch_lists(self, release: str, sources: Sequence[Source]) -> None:
         lines = "".join(source.line() for source in sources)
@@ -206,7 +254,12 @@ class _PrivateApt:
         doing = "download the packages"
         command = ["apt-get", "-q=2", "download", *names]
         with stage.watching(lambda: bytes_in(folder)):
-            self._tools.run(command, doing=doing, folder=folder, limit_s=_DOWNLOAD_SECONDS)
+            patiently(
+                lambda: self._tools.run(
+                    command, doing=doing, folder=folder, limit_s=_DOWNLOAD_SECONDS
+                ),
+                self._events,
+            )
 
     def size_of(self, name: str) -> int | None:
         """Return the bytes of a package without its dependencies; None if apt does not know."""

@@ -6,6 +6,8 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from edgekit.base.wording import counted
+
 Shape = tuple[int, ...]
 Pair = tuple[int, int, int, int]
 """An input and its axis, and another input and its axis, whose extents have to be equal."""
@@ -18,6 +20,14 @@ def contradiction(
     attributes: Mapping[str, Any],
 ) -> str | None:
     """Return the contradiction in words, or None. Inputs that are left out have no shape."""
+    known = [place for place, shape in enumerate(shapes) if shape is not None]
+    for other in known[1:] if operator in _OF_ONE_RANK else ():
+        some, others = shapes[known[0]] or (), shapes[other] or ()
+        if len(some) != len(others):
+            return (
+                f"{names[known[0]]!r} {list(some)} has {counted(len(some), 'dimension')}, and "
+                f"{names[other]!r} {list(others)} has {len(others)}; they need equally many"
+            )
     for one, axis, other, place in PAIRS.get(operator, _always())(shapes, attributes):
         if max(one, other) >= len(shapes):
             continue
@@ -71,6 +81,8 @@ def _concat(shapes: Sequence[Shape | None], attributes: Mapping[str, Any]) -> It
             yield 0, axis, other, axis
 
 
+_OF_ONE_RANK = frozenset({"Concat"})
+"""Operators whose inputs have equally many dimensions."""
 _ELEMENTWISE = "Add Sub Mul Div Pow Min Max Sum Mean And Or Xor Equal Less Greater Where PRelu Mod"
 PAIRS: Mapping[str, Callable[..., Iterator[Pair]]] = {
     **dict.fromkeys(_ELEMENTWISE.split(), _broadcast),

@@ -201,11 +201,18 @@ def _range_guards(document: dict[str, Any]) -> Iterator[str]:
         sizes = graph["tensor_values"][name]["sizes"] if name is not None else ()
         for axis, extent in enumerate(map(_extent, sizes)):
             bounds = ranges.get(extent, {}) if isinstance(extent, str) else {}
-            least, most = bounds.get("min_val"), bounds.get("max_val")
+            least, most = (_bound(bounds.get(end)) for end in ("min_val", "max_val"))
             if least is not None and least > 2:
-                yield f"L[{name!r}].size()[{axis}] >= {int(least)}"
+                yield f"L[{name!r}].size()[{axis}] >= {least}"
             if most is not None and most < _UNBOUNDED:
-                yield f"L[{name!r}].size()[{axis}] <= {int(most)}"
+                yield f"L[{name!r}].size()[{axis}] <= {most}"
+
+
+def _bound(value: object) -> int | None:
+    """Return the end of a range of sizes; None where it has none."""
+    if value is not None and (type(value) is not int or not -_UNBOUNDED < value < 1 << 64):
+        raise ValueError(f"a dimension is bounded by {str(value)[:40]!r}")
+    return value
 
 
 def _text(members: Mapping[str, ZipMember], member: str, default: str) -> str:

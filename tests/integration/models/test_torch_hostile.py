@@ -21,7 +21,7 @@ from support.examples import THOROUGH, examples
 from support.needs import import_needed
 
 from edgekit.base.errors import EdgekitError
-from edgekit.models.model import ModelSource, import_model, scan_model
+from edgekit.models.model import ModelSource, import_model, open_model, scan_model
 from edgekit.models.oracle import oracle_for
 from edgekit.models.torch.expressions import check_expression
 from edgekit.models.torch.program import open_program
@@ -490,3 +490,74 @@ def test_programs_with_damaged_descriptions_are_refused_in_words(
             import_model(ModelSource(path, "torch", ""))
         except EdgekitError as error:
             assert error.hint
+
+
+BOUNDS: dict[str, tuple[object, str]] = {
+    "text": ({"min_val": "__import__('os')", "max_val": 4}, "bounded by"),
+    "code as the largest": ({"min_val": 2, "max_val": "1 or print()"}, "bounded by"),
+    "huge": ({"min_val": 10**400, "max_val": None}, "not a program"),
+    "a power of ten": ({"min_val": 2, "max_val": 1e300}, "bounded by"),
+    "below zero": ({"min_val": 2, "max_val": -(1 << 61)}, "bounded by"),
+    "a list": ({"min_val": [3], "max_val": 4}, "bounded by"),
+    "true": ({"min_val": 2, "max_val": True}, "bounded by"),
+    "no table": ("2 to 4", "not a program"),
+}
+
+
+class Rows(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x)
+
+
+@pytest.fixture(scope="module")
+def of_rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A program with an open dimension of 2 to 16."""
+    path = tmp_path_factory.mktemp("rows") / "program.pt2"
+    shapes = ({0: torch.export.Dim("rows", min=2, max=16)},)
+    torch.export.save(
+        torch.export.export(Rows().eval(), (torch.ones(4, 3),), dynamic_shapes=shapes), path
+    )
+    return path
+
+
+def bounded(bounds: object) -> Change:
+    def change(document: dict[str, Any], trap: Path) -> None:
+        ranges = document["range_constraints"]
+        assert len(ranges) == 1
+        ranges.update(dict.fromkeys(ranges, bounds))
+
+    return change
+
+
+@pytest.mark.parametrize(("bounds", "said"), BOUNDS.values(), ids=BOUNDS)
+def test_hostile_bounds_of_a_dimension_are_refused(
+    bounds: object, said: str, of_rows: Path, tmp_path: Path
+) -> None:
+    error = refused(changed(of_rows, tmp_path / "m.pt2", bounded(bounds)))
+
+    assert said in error.message
+    assert "\n" not in error.message
+
+
+@pytest.mark.parametrize("bounds", [{}, {"min_val": None}, {"min_val": -5, "max_val": None}])
+def test_missing_bounds_bound_nothing(bounds: object, of_rows: Path, tmp_path: Path) -> None:
+    path = changed(of_rows, tmp_path / "m.pt2", bounded(bounds))
+
+    assert scan_model(ModelSource(path, "torch", "")).inputs
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [{"min_val": 1 << 60, "max_val": None}, {"min_val": 9, "max_val": 3}, {"max_val": -5}],
+    ids=["huge", "none fits", "below zero"],
+)
+def test_a_size_outside_the_bounds_is_refused(
+    bounds: object, of_rows: Path, tmp_path: Path
+) -> None:
+    path = changed(of_rows, tmp_path / "m.pt2", bounded(bounds))
+
+    with pytest.raises(EdgekitError) as caught:
+        import_model(open_model(path, shapes={"x": (4, 3)}))
+
+    assert caught.value.hint
+    assert "\n" not in caught.value.message

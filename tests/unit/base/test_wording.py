@@ -20,6 +20,7 @@ from edgekit.base.wording import (
     measured,
     microseconds,
     multiple,
+    natural,
     number,
     percent,
     printable,
@@ -175,3 +176,16 @@ def test_printable_text_holds_no_control_characters(text: str) -> None:
     assert all(letter.isprintable() or letter in "\n\t" for letter in shown)
     if text.isprintable():
         assert shown == text
+
+
+def test_names_are_sorted_as_people_count() -> None:
+    names = ["img10.png", "img2.png", "img1.png", "10.png", "9.png", "b", "a"]
+
+    assert sorted(names, key=natural) == [
+        "9.png", "10.png", "a", "b", "img1.png", "img2.png", "img10.png"
+    ]  # fmt: skip
+
+
+@given(st.lists(st.text()))
+def test_any_names_can_be_sorted(names: list[str]) -> None:
+    assert sorted(sorted(names, key=natural)) == sorted(names)

@@ -50,6 +50,7 @@ def own_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("EDGEKIT_STORE", "")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(lookup, "_problems", {})
+    monkeypatch.setattr(lookup, "_told", set())
     return tmp_path / "edgekit" / "measurements.db"
 
 
@@ -141,7 +142,8 @@ def test_a_store_that_can_t_be_used_costs_one_warning_and_no_build(own_file: Pat
     heard: list[Event] = []
 
     assert not measured_choices(HERE).of_kernel
-    assert not measured_choices(HERE, events=Events(heard.append)).of_kernel
+    for _ in range(2):
+        assert not measured_choices(HERE, events=Events(heard.append)).of_kernel
 
     assert len([event for event in heard if isinstance(event, Warned)]) == 1
     assert own_file.read_bytes().startswith(b"what somebody else wrote")

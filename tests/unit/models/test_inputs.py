@@ -161,13 +161,36 @@ def test_folders_and_patterns_are_several_samples_that_may_share_an_input(tmp_pa
 
 
 def test_samples_are_read_when_their_turn_comes(tmp_path: Path) -> None:
-    good, bad = save(tmp_path / "a.npy", GOOD), save(tmp_path / "b.npy", GOOD[:1])
+    good, bad = save(tmp_path / "a.npy", GOOD), save(tmp_path / "b.npy", GOOD + np.nan)
 
     samples = iterate_samples([InputFile("x", good), InputFile("x", bad)], [X])
 
     assert next(samples).name == "a.npy"
-    with pytest.raises(InputError, match=r"shape \[1, 3\]"):
+    with pytest.raises(InputError, match="NaN"):
         next(samples)
+
+
+@pytest.mark.parametrize("name", ["b.npy", "b.npz", "gone.npy", "b.png"])
+def test_a_file_that_does_not_fit_is_told_before_the_first_is_read(
+    tmp_path: Path, name: str
+) -> None:
+    """No device is opened for it."""
+    good = save(tmp_path / "a.npy", GOOD)
+    save(tmp_path / "b.npy", GOOD[:1])
+    np.savez(tmp_path / "b.npz", x=GOOD[:1])
+    (tmp_path / "b.png").write_bytes(b"no picture")
+
+    with pytest.raises(InputError):
+        iterate_samples([InputFile("x", good), InputFile("x", tmp_path / name)], [X])
+
+
+def test_samples_of_a_folder_come_as_people_count(tmp_path: Path) -> None:
+    for i in (10, 100, 2, 1):
+        save(tmp_path / f"img{i}.npy", GOOD)
+
+    for path in (tmp_path, tmp_path / "*.npy"):
+        names = [sample.name for sample in load_samples([InputFile("x", path)], [X])]
+        assert names == ["img1.npy", "img2.npy", "img10.npy", "img100.npy"]
 
 
 def refused(path: Path, *entries: InputEntry, name: str | None = None) -> str:

@@ -41,3 +41,9 @@ def test_the_two_dimensions_are_named(case: str) -> None:
     assert f" is {one}, and" in said
     assert f" is {other}; they have to be equal" in said
     assert "'t" in said
+
+
+def test_inputs_of_different_ranks_are_named() -> None:
+    said = contradiction("Concat", ["a", "b"], [(1, 2, 3), (3,)], {"axis": 1})
+
+    assert said == "'a' [1, 2, 3] has 3 dimensions, and 'b' [3] has 1; they need equally many"

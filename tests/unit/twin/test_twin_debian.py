@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgekit.twin.debian import Package, Source, host_sources, parse_uris
+from edgekit.base.errors import BuildError
+from edgekit.twin.debian import Package, Source, host_sources, parse_uris, patiently
 
 MIRROR = "http://mirror.example/debian/"
 SECURITY = "http://mirror.example/debian-security/"
@@ -79,3 +81,52 @@ def test_packages_are_read_from_what_apt_prints() -> None:
 def test_anything_else_that_apt_prints_is_no_package(text: str) -> None:
     for package in parse_uris(text):
         assert package.file.endswith(".deb")
+
+
+SYNCHRONISING = (
+    "$ apt-get -q update",
+    "E: Failed to fetch http://mirror.example/debian/dists/Packages.xz",
+    "   File has unexpected size (100 != 200). Mirror sync in progress? [IP: 192.0.2.1 80]",
+)
+
+
+class Mirror:
+    """A mirror that fails a number of times."""
+
+    def __init__(self, failures: int, *details: str) -> None:
+        self.failures, self.details, self.fetches = failures, details, 0
+
+    def fetch(self) -> None:
+        self.fetches += 1
+        if self.fetches <= self.failures:
+            raise BuildError(
+                "apt-get ended with status 100", hint="see the log", details=self.details
+            )
+
+
+def test_a_mirror_that_is_being_synchronised_is_asked_again() -> None:
+    mirror = Mirror(2, *SYNCHRONISING)
+
+    patiently(mirror.fetch, pauses_s=(0, 0, 0))
+
+    assert mirror.fetches == 3
+
+
+def test_a_mirror_that_stays_so_is_told_with_what_to_do() -> None:
+    mirror = Mirror(9, *SYNCHRONISING)
+
+    with pytest.raises(BuildError) as caught:
+        patiently(mirror.fetch, pauses_s=(0, 0, 0))
+
+    assert mirror.fetches == 4
+    assert "being synchronised" in caught.value.hint
+    assert caught.value.details == SYNCHRONISING
+
+
+def test_any_other_failure_of_a_mirror_is_told_at_once() -> None:
+    mirror = Mirror(9, *SYNCHRONISING, "$ apt-get -q update", "E: Could not resolve mirror.example")
+
+    with pytest.raises(BuildError, match="status 100"):
+        patiently(mirror.fetch, pauses_s=(0, 0, 0))
+
+    assert mirror.fetches == 1
