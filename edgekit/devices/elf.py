@@ -69,6 +69,16 @@ def weight_bytes(path: Path) -> int:
         return 0 if section is None else int(section["sh_size"])
 
 
+def weight_range(path: Path) -> tuple[int, int] | None:
+    """Return where a library's weights begin and end in its file; None without any."""
+    with _opened(path) as elf:
+        section = elf.get_section_by_name(SECTION)
+        if section is None or not section["sh_size"]:
+            return None
+        begin = int(section["sh_offset"])
+        return begin, begin + int(section["sh_size"])
+
+
 def _machine(machine: str, bits: int) -> str:
     """Return the name of the architecture, or ELF's name for an unknown one."""
     for known in architectures().values():

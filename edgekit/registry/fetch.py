@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from edgekit.base.errors import (
-    BundleError,
+    BadInputError,
     RegistryError,
     SignatureError,
     StorageError,
@@ -29,6 +28,7 @@ from edgekit.bundle.manifest import MANIFEST_LIMIT, MANIFEST_NAME, Manifest, par
 from edgekit.registry.address import Address
 from edgekit.registry.connection import Connection
 from edgekit.registry.keys import PublicKey
+from edgekit.registry.parts import Part, copy_part, parts_of, parts_of_file
 from edgekit.registry.repository import Repository
 from edgekit.registry.seen import Memory
 from edgekit.registry.statement import AGAIN, Signed, read_document
@@ -93,7 +93,7 @@ def fetch(
                     f"{manifest.board.name!a}",
                     hint=AGAIN,
                 )
-            received = _receive_files(repository, manifest, folder, out, stage)
+            received = _receive_files(repository, manifest, signed.parts, folder, out, stage)
             open_bundle(folder)
         memory.remember(statement)
         stage.result = f"received {size(received)}"
@@ -135,7 +135,12 @@ def _receive_manifest(
 
 
 def _receive_files(
-    repository: Repository, manifest: Manifest, folder: Path, before: Path, stage: Stage
+    repository: Repository,
+    manifest: Manifest,
+    parts: Sequence[Part],
+    folder: Path,
+    before: Path,
+    stage: Stage,
 ) -> int:
     """Receive what the folder from before lacks. Return how many bytes came."""
     total = sum(file.size for file in manifest.files)
@@ -145,33 +150,30 @@ def _receive_files(
             hint="free some space (edgekit cache prune) or write elsewhere",
         )
     stage.expect(total)
-    held = _files_of(before)
+    held = _held(before)
     received = 0
     for file in manifest.files:
         target = safe_join(folder, file.path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        if file.sha256 in held:
-            with suppress(OSError):
-                shutil.copyfile(held[file.sha256], target)
-                if sha256_file(target) == file.sha256:
-                    stage.advance(file.size, file.path)
-                    continue
-        with target.open("wb+") as stream:
-            repository.get_blob(
-                file.sha256,
-                file.size,
-                stream,
-                partial(stage.advance, detail=file.path),
-            )
-        received += file.size
-        held[file.sha256] = target
+        advance = partial(stage.advance, detail=file.path)
+        with target.open("xb") as stream:
+            for part in parts_of_file(file, parts):
+                if part.sha256 in held:
+                    source, offset = held[part.sha256]
+                    copy_part(source, offset, part.size, stream)
+                    advance(part.size)
+                else:
+                    repository.get_blob(part.sha256, part.size, stream, advance)
+                    received += part.size
+        if sha256_file(target) != file.sha256:
+            raise SignatureError(f"{file.path} is not the file that was signed", hint=AGAIN)
     return received
 
 
-def _files_of(folder: Path) -> dict[str, Path]:
-    """Return the files of a bundle by hash; none if it is damaged, or no bundle."""
+def _held(folder: Path) -> dict[str, tuple[Path, int]]:
+    """Return the parts in a bundle's folder by hash; none if it is damaged, or no bundle."""
     try:
         bundle = open_bundle(folder)
-    except (BundleError, StorageError):
+        return {part.sha256: (bundle.path / part.path, part.offset) for part in parts_of(bundle)}
+    except (BadInputError, StorageError):
         return {}
-    return {file.sha256: bundle.path / file.path for file in bundle.manifest.files}

@@ -14,6 +14,7 @@ from edgekit.bundle.manifest import MANIFEST_NAME
 from edgekit.registry.address import Address
 from edgekit.registry.connection import Connection
 from edgekit.registry.keys import SigningKey
+from edgekit.registry.parts import Part, parts_of
 from edgekit.registry.repository import Repository
 from edgekit.registry.seen import Memory
 from edgekit.registry.statement import Statement, read_document, write_document
@@ -50,8 +51,9 @@ def publish(
     manifest_file = bundle.path / MANIFEST_NAME
     with storage_errors("read the bundle", manifest_file):
         sha256, manifest_size = sha256_file(manifest_file), manifest_file.stat().st_size
-    blobs = {file.sha256: (file.path, file.size) for file in bundle.manifest.files}
-    blobs[sha256] = (MANIFEST_NAME, manifest_size)
+        parts = parts_of(bundle)
+    blobs = {part.sha256: part for part in parts}
+    blobs[sha256] = Part(MANIFEST_NAME, 0, manifest_size, sha256)
     memory = Memory(address, key.public)
     with memory.held(), events.stage(f"publish {address}") as stage:
         repository = Repository(Connection(address, plain_http=plain_http))
@@ -73,16 +75,16 @@ def publish(
                 board=bundle.manifest.board.name,
                 counter=max(counters, default=0) + 1,
             )
-            lacking = {one: of for one, of in blobs.items() if not repository.has_blob(one)}
-            sent = sum(total for _, total in lacking.values())
+            lacking = [part for part in blobs.values() if not repository.has_blob(part.sha256)]
+            sent = sum(part.size for part in lacking)
             stage.expect(sent)
-            for one, (path, total) in lacking.items():
-                with (
-                    storage_errors("read the bundle", bundle.path / path),
-                    (bundle.path / path).open("rb") as stream,
-                ):
-                    repository.put_blob(one, stream, total, partial(stage.advance, detail=path))
-            document = write_document(statement, bundle.manifest, manifest_size, key)
+            for part in lacking:
+                file = bundle.path / part.path
+                with storage_errors("read the bundle", file), file.open("rb") as stream:
+                    stream.seek(part.offset)
+                    advance = partial(stage.advance, detail=part.path)
+                    repository.put_blob(part.sha256, stream, part.size, advance)
+            document = write_document(statement, parts, manifest_size, key)
             repository.put_document(address.tag, document)
         memory.remember(statement)
         stage.result = f"sent {size(sent)}" if is_new else "there already"
@@ -94,7 +96,7 @@ def publish(
         key=key.public.name,
         key_id=key.public.id,
         sent=sent,
-        total=sum(total for _, total in blobs.values()),
+        total=sum(part.size for part in blobs.values()),
         is_new=is_new,
     )
 

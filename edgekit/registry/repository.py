@@ -71,7 +71,9 @@ class Repository:
         raise AssertionError("the last attempt returns or raises")
 
     def put_blob(self, sha256: str, stream: BinaryIO, total: int, advance: Advance) -> None:
-        """Send a blob in parts. After a break it goes on where the registry says."""
+        """Send the next bytes of a stream as a blob, in chunks. After a break it goes on where the
+        registry says."""
+        begin = stream.tell()
         doing = f"send a blob to {self._place}"
         upload, sent = self._begin(doing), 0
         for attempt in self._connection.attempts(doing):
@@ -81,8 +83,8 @@ class Repository:
                     upload, sent = self._resumed(upload, doing)
                     advance(sent - before)
                 while sent < total:
-                    stream.seek(sent)
-                    part = stream.read(_CHUNK)
+                    stream.seek(begin + sent)
+                    part = stream.read(min(_CHUNK, total - sent))
                     if not part:
                         raise RegistryError(
                             "a file of the bundle became shorter while it was sent",
@@ -106,18 +108,19 @@ class Repository:
                     pass
 
     def get_blob(self, sha256: str, total: int, target: BinaryIO, advance: Advance) -> None:
-        """Receive a blob of just this size and content. After a break it goes on."""
+        """Append a blob of just this size and content to a file. After a break it goes on."""
+        begin = target.tell()
         doing = f"fetch a blob of {self._place}"
         url = self._connection.url(f"blobs/sha256:{sha256}")
         digest = hashlib.sha256()
         for attempt in self._connection.attempts(doing):
             with attempt:
-                received = target.tell()
+                received = target.tell() - begin
                 headers = {"Range": f"bytes={received}-"} if received else {}
                 with self._connection.opened("GET", url, doing=doing, headers=headers) as answer:
                     if received and answer.status != _PARTIAL:
                         advance(-received)
-                        received = target.seek(0)
+                        received = target.seek(begin) - begin
                         target.truncate()
                         digest = hashlib.sha256()
                     promised = length_of(answer)
@@ -132,8 +135,9 @@ class Repository:
                         if error.__cause__ is None:  # more than was promised
                             raise self._swapped(sha256) from error
                         raise BrokenOffError(str(error)) from error
-                if target.tell() < total:
-                    raise BrokenOffError(f"it sent {size(target.tell())} of {size(total)}")
+                received = target.tell() - begin
+                if received < total:
+                    raise BrokenOffError(f"it sent {size(received)} of {size(total)}")
         if digest.hexdigest() != sha256:
             raise self._swapped(sha256)
 

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from edgekit.base.decode import Check, Count, Most, Sha256, decode_json, encode
 from edgekit.base.errors import SignatureError
 from edgekit.base.json_text import json_line, json_text
-from edgekit.bundle.manifest import MANIFEST_NAME, Manifest
+from edgekit.bundle.manifest import MANIFEST_NAME
 from edgekit.registry.address import Address
 from edgekit.registry.keys import PublicKey, SigningKey
+from edgekit.registry.parts import Part
 
 DOCUMENT_TYPE = "application/vnd.oci.image.manifest.v1+json"
 _BUNDLE_TYPE = "application/vnd.edgekit.bundle.v1+json"
 _FILE_TYPE = "application/vnd.edgekit.file.v1"
 _TITLE = "org.opencontainers.image.title"
+_PATH, _OFFSET = "dev.edgekit.path", "dev.edgekit.offset"
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_NUMBER = re.compile(r"[0-9]{1,15}")
 _STATEMENT, _SIGNATURE = "dev.edgekit.statement", "dev.edgekit.signature"
 _SIGNED = b"a statement about a bundle, signed by edgekit\n"
 """The beginning of the signed bytes, so that no other document of the key passes for one."""
@@ -47,14 +52,25 @@ class Signed:
     statement: Statement
     manifest_size: int
     """The bytes of the bundle's manifest, as the registry says."""
+    parts: tuple[Part, ...]
+    """The parts of files, as the registry says: their hashes are not signed, those of files are."""
 
 
 @dataclass(frozen=True)
 class _Descriptor:
     """A blob of an artifact."""
 
-    digest: Annotated[str, Check("sha256:…", lambda text: text.startswith("sha256:"))]
+    digest: Annotated[str, Check("sha256:…", _DIGEST.fullmatch)]
     size: Count
+    annotations: Mapping[str, Annotated[str, Most(1000)]] = field(default_factory=dict)
+
+    @property
+    def part(self) -> Part | None:
+        """The part of a file that a layer says to be."""
+        path, offset = (self.annotations.get(key, "") for key in (_PATH, _OFFSET))
+        if not path or not _NUMBER.fullmatch(offset):
+            return None
+        return Part(path, int(offset), self.size, self.digest.removeprefix("sha256:"))
 
 
 @dataclass(frozen=True)
@@ -62,23 +78,28 @@ class _Document:
     """The part of an OCI manifest that edgekit reads."""
 
     config: _Descriptor
+    layers: tuple[_Descriptor, ...] = ()
     annotations: Mapping[str, Annotated[str, Most(10_000)]] = field(default_factory=dict)
 
 
 def write_document(
-    statement: Statement, manifest: Manifest, manifest_size: int, key: SigningKey
+    statement: Statement, parts: Sequence[Part], manifest_size: int, key: SigningKey
 ) -> bytes:
-    """Write an OCI manifest: the bundle's manifest as its config, a layer for each file."""
+    """Write an OCI manifest: its config is the bundle's manifest, its layers are the parts."""
     text = json_line(encode(statement))
     signature = base64.b64encode(key.sign(_SIGNED + text.encode())).decode("ascii")
     layers = [
         {
             "mediaType": _FILE_TYPE,
-            "digest": f"sha256:{file.sha256}",
-            "size": file.size,
-            "annotations": {_TITLE: file.path},
+            "digest": f"sha256:{part.sha256}",
+            "size": part.size,
+            "annotations": {
+                _TITLE: part.path if part.offset == 0 else f"{part.path}.{part.offset}",
+                _PATH: part.path,
+                _OFFSET: str(part.offset),
+            },
         }
-        for file in manifest.files
+        for part in parts
     ]
     config = {
         "mediaType": _BUNDLE_TYPE,
@@ -133,7 +154,8 @@ def read_document(data: bytes, address: Address, key: PublicKey) -> Signed:
         raise _refused(address, f"holds what was signed as {statement.name!a}:{statement.tag!a}")
     if document.config.digest != f"sha256:{statement.manifest}":
         raise _refused(address, "names another manifest than the signed one")
-    return Signed(statement, document.config.size)
+    parts = tuple(layer.part for layer in document.layers)
+    return Signed(statement, document.config.size, tuple(part for part in parts if part))
 
 
 def _refused(address: Address, what: str) -> SignatureError:
