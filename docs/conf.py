@@ -67,6 +67,7 @@ PAGES = {
         "docs/untrusted-files",
         "docs/architecture",
         "docs/decisions",
+        "docs/landscape",
         "docs/figures",
         "docs/models",
         "docs/onnx-operators",
