@@ -1,4 +1,4 @@
-"""Classification: a folder for each class, and outputs that are a score for each class."""
+"""Classification and keywords: a folder for each class, and outputs with a score for each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,15 @@ from edgekit.base.wording import counted, did_you_mean
 from edgekit.bundle.samples import SUFFIXES
 from edgekit.models.ends.postprocess import MOST_LABELS, Classes
 from edgekit.verbs.evaluation.report import Figure
-from edgekit.verbs.evaluation.task import Item, Outputs, class_folders, file_samples
+from edgekit.verbs.evaluation.sound import SUFFIX as SOUND
+from edgekit.verbs.evaluation.task import (
+    Item,
+    Outputs,
+    class_folders,
+    file_samples,
+    output_of,
+    own_outputs,
+)
 
 if TYPE_CHECKING:
     from edgekit.bundle.folder import Bundle
@@ -68,12 +76,7 @@ class Classification:
         return {name: float(found[name]) for name in self.figures}
 
     def _best(self, outputs: Outputs) -> list[int]:
-        if self.output not in outputs:
-            raise InputError(
-                f"the model that runs beside the device has no output {self.output!r}",
-                hint="name a model whose outputs have the names of the bundle's",
-            )
-        values = outputs[self.output].reshape(-1)
+        values = output_of(outputs, self.output).reshape(-1)
         if not self.ordered:
             scores = np.where(np.isnan(values), -np.inf, values)
             values = np.argsort(-scores, kind="stable")
@@ -89,7 +92,12 @@ def mean_f1(labels: np.ndarray, found: np.ndarray) -> float:
     return float(np.mean(scores))
 
 
-def classification(bundle: Bundle, data: Path) -> Classification:
+def keyword(bundle: Bundle, data: Path) -> Classification:
+    """Read which sounds or features a data set has, in a folder for each keyword."""
+    return classification(bundle, data, (".npy", SOUND))
+
+
+def classification(bundle: Bundle, data: Path, suffixes: Sequence[str] = _FILES) -> Classification:
     """Read which files a data set has; InputError if they do not fit the bundle."""
     inputs, section = bundle.manifest.inputs, bundle.manifest.postprocess
     if isinstance(section, Classes):
@@ -98,7 +106,7 @@ def classification(bundle: Bundle, data: Path) -> Classification:
     else:
         output, classes = _scores(bundle)
         ordered, ranked, labels = False, classes, ()
-    folders = class_folders(data, _FILES)
+    folders = class_folders(data, suffixes)
     numbers = numbered([name for name, _ in folders], read_labels(data) or labels, classes)
     items = tuple(
         Item(f"{name}/{file.name}", file, number)
@@ -164,8 +172,7 @@ def _place(name: str, labels: Sequence[str]) -> int:
 
 def _scores(bundle: Bundle) -> tuple[str, int]:
     """Return the output with a score for each class, and the number of classes."""
-    states = {entry.spec.state for entry in bundle.manifest.inputs}
-    specs = [entry.spec for entry in bundle.manifest.outputs if entry.spec.name not in states]
+    specs = own_outputs(bundle)
     vectors = [spec for spec in specs if sum(extent != 1 for extent in spec.shape) == 1]
     if len(vectors) != 1:
         listed = ", ".join(str(spec) for spec in specs)

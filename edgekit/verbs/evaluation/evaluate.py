@@ -18,8 +18,9 @@ from edgekit.base.events import SILENT, Events
 from edgekit.base.wording import did_you_mean
 from edgekit.devices.carried import CarriedState, run_in_order
 from edgekit.models.binding import closed
-from edgekit.verbs.evaluation.classification import classification
+from edgekit.verbs.evaluation.classification import classification, keyword
 from edgekit.verbs.evaluation.journal import journal
+from edgekit.verbs.evaluation.regression import regression
 from edgekit.verbs.evaluation.report import EvaluationReport, Metric, limits_of
 from edgekit.verbs.evaluation.task import Item, Outputs, Task
 from edgekit.verbs.run import real_values
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 TASKS: Mapping[str, Callable[[Bundle, Path], Task]] = {
     "classification": classification,
+    "keyword": keyword,
+    "regression": regression,
 }
 """The reader of a data set for each task."""
 

@@ -11,9 +11,12 @@ from edgekit.base.errors import InputError
 from edgekit.base.files import storage_errors
 from edgekit.base.json_text import json_line
 from edgekit.verbs.evaluation.report import Figure
+from edgekit.verbs.evaluation.sound import SUFFIX, read_wav
 
 if TYPE_CHECKING:
     from edgekit.base.arrays import Array
+    from edgekit.base.tensors import TensorSpec
+    from edgekit.bundle.folder import Bundle
     from edgekit.bundle.manifest import InputEntry
     from edgekit.bundle.samples import Sample
 
@@ -68,11 +71,36 @@ class Task(Protocol):
 
 def file_samples(items: Sequence[Item], inputs: Sequence[InputEntry]) -> Iterator[Sample]:
     """Read the file of each item as one sample."""
-    from edgekit.bundle.samples import InputFile, iterate_samples
+    from edgekit.bundle.samples import InputFile, Sample, iterate_samples
 
-    if not items:
-        return iter(())
-    return iterate_samples([InputFile(None, item.path) for item in items], inputs)
+    for item in items:
+        if item.path.suffix.lower() == SUFFIX:
+            spec, *others = [entry.spec for entry in inputs if entry.spec.state is None]
+            if others:
+                raise InputError(
+                    f"{item.path} is one input, and the model takes {1 + len(others)}",
+                    hint="write a .npz for each sample, with an array for each input",
+                )
+            yield Sample(item.name, {spec.name: read_wav(item.path, spec)})
+        else:
+            yield from iterate_samples([InputFile(None, item.path)], inputs)
+
+
+def own_outputs(bundle: Bundle) -> list[TensorSpec]:
+    """Return the outputs that are no state for the next call."""
+    states = {entry.spec.state for entry in bundle.manifest.inputs}
+    specs = [entry.spec for entry in bundle.manifest.outputs]
+    return [spec for spec in specs if spec.name not in states]
+
+
+def output_of(outputs: Outputs, name: str) -> Array:
+    """Return an output; InputError if the model beside the device lacks it."""
+    if name not in outputs:
+        raise InputError(
+            f"the model that runs beside the device has no output {name!r}",
+            hint="name a model whose outputs have the names of the bundle's",
+        )
+    return outputs[name]
 
 
 def class_folders(data: Path, suffixes: Sequence[str]) -> list[tuple[str, list[Path]]]:
