@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from edgekit.api.base import check_can_be_tuned, name_of
@@ -14,6 +17,7 @@ from edgekit.api.choice import (
     DeviceChoice,
     DeviceKeywords,
     DeviceLike,
+    TargetKeywords,
     VerifyKeywords,
     device_for_board,
     device_for_bundle,
@@ -56,6 +60,7 @@ if TYPE_CHECKING:
     from edgekit.tuning.tune import TuneReport
     from edgekit.tuning.tune_c import TunedInC
     from edgekit.verbs.bench_report import BenchReport
+    from edgekit.verbs.debug import DebugReport
     from edgekit.verbs.deploy import DeployReport, FleetReport
     from edgekit.verbs.evaluation.report import EvaluationReport, TaskName
     from edgekit.verbs.rollback import RollbackReport
@@ -293,6 +298,49 @@ class OnDevices(Building):
                 at_least=at_least,
                 at_most=at_most,
                 again=again,
+                events=self._setting.events,
+            )
+
+    def debug(
+        self,
+        model: PathLike | None = None,
+        *,
+        against: PathLike | None = None,
+        tolerance: ToleranceKeywords | None = None,
+        **how: Unpack[TargetKeywords],
+    ) -> DebugReport:
+        """Compare the values inside an ONNX model on a device with an oracle's, layer by layer.
+
+        The oracle runs `against`, by default the same model. The report holds a failure too: look
+        at `first_off`.
+        """
+        from edgekit.building.build import build
+        from edgekit.models.comparison import Widening
+        from edgekit.models.onnx.inner_values import InnerModel, InnerValue, slices
+        from edgekit.verbs.debug import Variant, debug
+
+        with self._setting.working(), TemporaryDirectory(prefix="edgekit-") as scratch:
+            request, reach = self._target(model, how)
+            name = request.source.path.name
+            shapes = request.source.shapes
+            own = InnerModel(request.source.path, shapes)
+            other = None if against is None else InnerModel(self.data.path(against), shapes)
+
+            def variant(place: int, values: Sequence[InnerValue]) -> Variant:
+                folder = Path(scratch, str(place))
+                own.write(folder / "own" / name, values)
+                made = self._target(folder / "own" / name, how)[0]
+                expected = made.source
+                if other is not None:
+                    other.write(folder / "other" / name, values)
+                    expected = self._target(folder / "other" / name, how)[0].source
+                bundle = build(made, folder / "bundle", events=self._setting.events).bundle
+                return Variant(bundle, expected, values)
+
+            return debug(
+                (partial(variant, *part) for part in enumerate(slices(own, other or own))),
+                reach(),
+                widening=Widening(**(tolerance or {})),
                 events=self._setting.events,
             )
 

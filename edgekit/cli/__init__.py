@@ -38,6 +38,7 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
             Entry("run", "edgekit.cli.run", "Show a bundle's outputs for an input."),
             Entry("verify", "edgekit.cli.verify", "Compare a bundle's outputs with the oracle's."),
             Entry("evaluate", "edgekit.cli.evaluate", "Measure accuracy on a data set."),
+            Entry("debug", "edgekit.cli.debug", "Find the first layer that is off on a device."),
             Entry("quantize", "edgekit.cli.quantize", "Quantize a float model to int8."),
             Entry("partition", "edgekit.cli.partition", "Show which library runs what, and why."),
             Entry("recommend", "edgekit.cli.recommend", "Recommend how to run a model on a board."),
