@@ -22,6 +22,7 @@ from edgekit.store.runs import BenchRun
 if TYPE_CHECKING:
     from edgekit.registry.fetch import Fetched
     from edgekit.registry.publish import Published
+    from edgekit.registry.rollout import Move, Rollout
 
 
 class Workspace(OnDevices):
@@ -123,6 +124,60 @@ class Workspace(OnDevices):
                 plain_http=plain_http,
                 events=self._setting.events,
             )
+
+    def start_rollout(
+        self,
+        address: str,
+        channel: str,
+        *,
+        waves: str = "1%,10%,100%",
+        key: str | None = None,
+        plain_http: bool = False,
+    ) -> Rollout:
+        """Begin to give a published bundle to a channel's boards, with the first wave."""
+        from edgekit.registry.address import parse_address, parse_rollout
+        from edgekit.registry.keys import signing_key
+        from edgekit.registry.rollout import parse_waves, start_rollout
+
+        with self._setting.working():
+            bundle, shares, signs = parse_address(address), parse_waves(waves), signing_key(key)
+            place = parse_rollout(address.rpartition(":")[0], channel)
+            events = self._setting.events
+            return start_rollout(bundle, place, shares, signs, plain_http=plain_http, events=events)
+
+    def move_rollout(
+        self,
+        repository: str,
+        channel: str,
+        move: Move,
+        *,
+        key: str | None = None,
+        plain_http: bool = False,
+    ) -> Rollout:
+        """Change a channel's rollout: "next" wave, "pause", "resume", or "back"."""
+        from edgekit.registry.address import parse_rollout
+        from edgekit.registry.keys import signing_key
+        from edgekit.registry.rollout import move_rollout
+
+        with self._setting.working():
+            place, signs, events = (
+                parse_rollout(repository, channel),
+                signing_key(key),
+                self._setting.events,
+            )
+            return move_rollout(place, move, signs, plain_http=plain_http, events=events)
+
+    def rollout(
+        self, repository: str, channel: str, *, key: str | None = None, plain_http: bool = False
+    ) -> Rollout:
+        """Read a channel's rollout and verify it. `version_for` says what a board takes."""
+        from edgekit.registry.address import parse_rollout
+        from edgekit.registry.keys import public_key
+        from edgekit.registry.rollout import read_rollout
+
+        with self._setting.working():
+            place = parse_rollout(repository, channel)
+            return read_rollout(place, public_key(key, self.data.start), plain_http=plain_http)
 
     def results(
         self,

@@ -18,6 +18,7 @@ KEYWORDS: Mapping[str, str] = {
     "atol": "tolerance=",
     "board": "board=",
     "calibrate": "calibrate=",
+    "channel": "channel=",
     "constant": "constants=",
     "device": "device=",
     "dump-ir": "dump_ir=",

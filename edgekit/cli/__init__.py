@@ -75,6 +75,7 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
             Entry("keys", "edgekit.cli.keys", "Make and list the keys that sign bundles."),
             Entry("publish", "edgekit.cli.publish", "Put a bundle into an OCI registry, signed."),
             Entry("fetch", "edgekit.cli.fetch", "Fetch a bundle from a registry and verify it."),
+            Entry("rollout", "edgekit.cli.rollout", "Give a bundle to a growing share of boards."),
         ),
     ),
     (

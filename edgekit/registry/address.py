@@ -14,6 +14,7 @@ _ADDRESS = re.compile(
     rf"oci://(?P<host>\[[0-9a-fA-F:]{{2,39}}\]|[A-Za-z0-9.-]{{1,253}})(?::(?P<port>[0-9]{{1,5}}))?"
     rf"/(?P<name>{_PART}(?:/{_PART})*):(?P<tag>[A-Za-z0-9_][A-Za-z0-9._-]{{0,127}})"
 )
+_CHANNEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _LONGEST = 1000
 _LARGEST_PORT = 65_535
 
@@ -41,6 +42,16 @@ class Address:
             return ipaddress.ip_address(bare).is_loopback
         except ValueError:
             return False
+
+
+def parse_rollout(repository: str, channel: str) -> Address:
+    """Return the address of a channel's rollout in a repository, oci://HOST[:PORT]/NAME."""
+    if not _CHANNEL.fullmatch(channel):
+        raise UsageError(
+            f"{channel[:80]!r} is not the name of a channel",
+            hint="use letters, digits, dots, underscores and hyphens, at most 64",
+        )
+    return parse_address(f"{repository}:rollout-{channel}")
 
 
 def parse_address(text: str) -> Address:

@@ -79,7 +79,7 @@ def fetch(
             )
         signed = read_document(data, address, key)
         statement = signed.statement
-        memory.check(statement)
+        memory.check(statement.counter, statement.manifest)
         if board is not None and statement.board != board:
             raise SignatureError(
                 f"{address} is for the board {statement.board!a}, not for {board}",
@@ -95,7 +95,7 @@ def fetch(
                 )
             received = _receive_files(repository, manifest, signed.parts, folder, out, stage)
             open_bundle(folder)
-        memory.remember(statement)
+        memory.remember(statement.counter, statement.manifest)
         stage.result = f"received {size(received)}"
     return Fetched(
         path=out,

@@ -86,7 +86,7 @@ def publish(
                     repository.put_blob(part.sha256, stream, part.size, advance)
             document = write_document(statement, parts, manifest_size, key)
             repository.put_document(address.tag, document)
-        memory.remember(statement)
+        memory.remember(statement.counter, statement.manifest)
         stage.result = f"sent {size(sent)}" if is_new else "there already"
     return Published(
         address=str(address),

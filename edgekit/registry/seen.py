@@ -16,7 +16,6 @@ from edgekit.base.json_text import json_text
 from edgekit.base.paths import data_dir
 from edgekit.registry.address import Address
 from edgekit.registry.keys import PublicKey
-from edgekit.registry.statement import Statement
 
 _LARGEST = 10_000
 
@@ -28,7 +27,8 @@ class Publication:
     address: str
     key: str
     counter: Count
-    manifest: Sha256
+    content: Sha256
+    """The SHA-256 of what was published: a bundle's manifest, a rollout's statement."""
 
 
 class Memory:
@@ -60,28 +60,24 @@ class Memory:
                 hint="make sure that the registry's is the newest, and remove the file",
             ) from error
 
-    def check(self, statement: Statement) -> None:
+    def check(self, counter: int, content: str) -> None:
         """Refuse a publication that is older than the latest one seen, or its rival."""
         seen = self.latest()
         if seen is None:
             return
-        if statement.counter < seen.counter:
+        if counter < seen.counter:
             raise SignatureError(
-                f"{self._address} holds publication {statement.counter}, and {seen.counter} was "
-                "seen before",
+                f"{self._address} holds publication {counter}, and {seen.counter} was seen before",
                 hint="the registry hands out an older bundle; its owner can publish it again to "
                 "go back",
             )
-        if statement.counter == seen.counter and statement.manifest != seen.manifest:
+        if counter == seen.counter and content != seen.content:
             raise SignatureError(
-                f"{self._address} holds another publication {statement.counter} than was seen "
-                "before",
+                f"{self._address} holds another publication {counter} than was seen before",
                 hint="two people published at the same time; one of them has to publish again",
             )
 
-    def remember(self, statement: Statement) -> None:
-        latest = Publication(
-            str(self._address), self._key.id, statement.counter, statement.manifest
-        )
+    def remember(self, counter: int, content: str) -> None:
+        latest = Publication(str(self._address), self._key.id, counter, content)
         with storage_errors("remember the publication", self._file):
             write_atomically(self._file, json_text(encode(latest)) + "\n")

@@ -6,7 +6,7 @@ import base64
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 from edgekit.base.decode import Check, Count, Most, Sha256, decode_json, encode
 from edgekit.base.errors import SignatureError
@@ -15,6 +15,8 @@ from edgekit.bundle.manifest import MANIFEST_NAME
 from edgekit.registry.address import Address
 from edgekit.registry.keys import PublicKey, SigningKey
 from edgekit.registry.parts import Part
+
+T = TypeVar("T")
 
 DOCUMENT_TYPE = "application/vnd.oci.image.manifest.v1+json"
 _BUNDLE_TYPE = "application/vnd.edgekit.bundle.v1+json"
@@ -86,8 +88,6 @@ def write_document(
     statement: Statement, parts: Sequence[Part], manifest_size: int, key: SigningKey
 ) -> bytes:
     """Write an OCI manifest: its config is the bundle's manifest, its layers are the parts."""
-    text = json_line(encode(statement))
-    signature = base64.b64encode(key.sign(_SIGNED + text.encode())).decode("ascii")
     layers = [
         {
             "mediaType": _FILE_TYPE,
@@ -107,10 +107,22 @@ def write_document(
         "size": manifest_size,
         "annotations": {_TITLE: MANIFEST_NAME},
     }
+    return signed_document(_BUNDLE_TYPE, config, layers, json_line(encode(statement)), key)
+
+
+def signed_document(
+    kind: str,
+    config: Mapping[str, object],
+    layers: Sequence[Mapping[str, object]],
+    text: str,
+    key: SigningKey,
+) -> bytes:
+    """Write an OCI manifest that carries a signed statement."""
+    signature = base64.b64encode(key.sign(_SIGNED + text.encode())).decode("ascii")
     document = {
         "schemaVersion": 2,
         "mediaType": DOCUMENT_TYPE,
-        "artifactType": _BUNDLE_TYPE,
+        "artifactType": kind,
         "config": config,
         "layers": layers,
         "annotations": {_STATEMENT: text, _SIGNATURE: signature},
@@ -123,6 +135,30 @@ def read_document(data: bytes, address: Address, key: PublicKey) -> Signed:
 
     SignatureError unless this key signed a statement about just this name and tag.
     """
+    document, text = _verified(data, address, key)
+    try:
+        statement = decode_json(Statement, text)
+    except ValueError as error:
+        raise _unreadable(address, error) from error
+    if (statement.name, statement.tag) != (address.name, address.tag):
+        raise _refused(address, f"holds what was signed as {statement.name!a}:{statement.tag!a}")
+    if document.config.digest != f"sha256:{statement.manifest}":
+        raise _refused(address, "names another manifest than the signed one")
+    parts = tuple(layer.part for layer in document.layers)
+    return Signed(statement, document.config.size, tuple(part for part in parts if part))
+
+
+def read_statement(kind: type[T], data: bytes, address: Address, key: PublicKey) -> tuple[T, str]:
+    """Verify a document without files. Return its statement, and the statement's text."""
+    _, text = _verified(data, address, key)
+    try:
+        return decode_json(kind, text), text
+    except ValueError as error:
+        raise _unreadable(address, error) from error
+
+
+def _verified(data: bytes, address: Address, key: PublicKey) -> tuple[_Document, str]:
+    """Return a document and the text of its statement, which this key signed."""
     try:
         document = decode_json(_Document, data, ignore_unknown=True)
     except ValueError as error:
@@ -144,18 +180,11 @@ def read_document(data: bytes, address: Address, key: PublicKey) -> Signed:
             f"{address} is not signed by the key {key.name} ({key.id})",
             hint="name the key of the person who published it, or take nothing of it",
         )
-    try:
-        statement = decode_json(Statement, text)
-    except ValueError as error:
-        raise _refused(
-            address, f"has a signed statement that edgekit can't read: {error}"
-        ) from error
-    if (statement.name, statement.tag) != (address.name, address.tag):
-        raise _refused(address, f"holds what was signed as {statement.name!a}:{statement.tag!a}")
-    if document.config.digest != f"sha256:{statement.manifest}":
-        raise _refused(address, "names another manifest than the signed one")
-    parts = tuple(layer.part for layer in document.layers)
-    return Signed(statement, document.config.size, tuple(part for part in parts if part))
+    return document, text
+
+
+def _unreadable(address: Address, error: ValueError) -> SignatureError:
+    return _refused(address, f"has a signed statement that edgekit can't read: {error}")
 
 
 def _refused(address: Address, what: str) -> SignatureError:

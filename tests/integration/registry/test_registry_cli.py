@@ -19,8 +19,10 @@ pytestmark = needs("docker-registry")
 
 def test_the_page_as_it_stands(registry: RegistryServer, tmp_path: Path) -> None:
     page = (ROOT / "docs/registry.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
-    lines = [line for line in block.splitlines() if line.startswith("edgekit ")]
+    blocks = re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
+    lines, rollouts = (
+        [line for line in block.splitlines() if line.startswith("edgekit ")] for block in blocks
+    )
     work = tmp_path / "work"
     work.mkdir()
     write_model(work / "net.onnx")
@@ -50,3 +52,12 @@ def test_the_page_as_it_stands(registry: RegistryServer, tmp_path: Path) -> None
     assert [(key["name"], key["signs"]) for key in keys] == [("kitchen", True)]
     private = home / "config" / "edgekit" / "keys" / "kitchen.key"
     assert private.stat().st_mode & 0o777 == 0o600
+
+    started, next_one, status, paused, back = (type_in(line) for line in rollouts)
+    assert "share    1 %" in started
+    assert "share    10 %" in next_one
+    said = json.loads(status)
+    assert (said["share"], said["rollout"]["version"]["tag"]) == (0.1, "stable")
+    assert said["rollout"]["version"]["manifest"] == again["digest"]
+    assert "channel kitchen: paused" in paused
+    assert "channel kitchen: back" in back
