@@ -88,6 +88,13 @@ def test_the_source_distribution_can_be_tested_and_set_up(built: Built) -> None:
     } <= names
 
 
+def test_pytest_finds_the_plugin_in_the_wheel(built: Built) -> None:
+    info = f"edgekit-{__version__}.dist-info"
+    entries = zipfile.ZipFile(built.wheel).read(f"{info}/entry_points.txt").decode()
+
+    assert "[pytest11]\nedgekit = edgekit.testing.pytest_plugin\n" in entries
+
+
 def test_the_wheel_asks_for_tvm_as_a_pinned_pair(built: Built) -> None:
     metadata = zipfile.ZipFile(built.wheel).read(f"edgekit-{__version__}.dist-info/METADATA")
     wanted = [line for line in metadata.decode().splitlines() if "apache-tvm" in line]
