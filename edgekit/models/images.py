@@ -20,7 +20,7 @@ import numpy.typing as npt
 from edgekit.base.arrays import Array, numpy_dtype, unreadable
 from edgekit.base.errors import InputError, MissingToolError
 from edgekit.base.tensors import TensorSpec
-from edgekit.models.ends.geometry import placement
+from edgekit.models.ends.geometry import Size, placement
 from edgekit.models.preprocess import Preprocess
 
 if TYPE_CHECKING:
@@ -115,6 +115,20 @@ def _read(path: Path, use: Callable[[Image.Image], T]) -> T:
             f"{path} is no image that can be read: {error}",
             hint="it may be cut off or damaged; open it in an image viewer to check",
         ) from error
+
+
+def place_mask(mask: Array, preprocess: Preprocess, target: Size, beside: int) -> Array:
+    """Return a mask as its picture is placed in another, whose other pixels become `beside`."""
+    from PIL import Image
+
+    place = placement(preprocess, (mask.shape[0], mask.shape[1]), target)
+    part = (place.left, place.top, place.left + place.part[1], place.top + place.part[0])
+    image = Image.fromarray(np.asarray(mask, np.uint8))
+    inner = image.resize(place.inner[::-1], Image.Resampling.NEAREST, box=part)
+    placed = np.full(target, beside, np.uint8)
+    rows = slice(place.down, place.down + place.inner[0])
+    placed[rows, place.across : place.across + place.inner[1]] = np.asarray(inner)
+    return placed
 
 
 def _to_eight_bits(image: Image.Image) -> Image.Image:

@@ -22,6 +22,7 @@ from edgekit.verbs.evaluation.classification import classification, keyword
 from edgekit.verbs.evaluation.journal import journal
 from edgekit.verbs.evaluation.regression import regression
 from edgekit.verbs.evaluation.report import EvaluationReport, Metric, limits_of
+from edgekit.verbs.evaluation.segmentation import segmentation
 from edgekit.verbs.evaluation.task import Item, Outputs, Task
 from edgekit.verbs.run import real_values
 
@@ -35,6 +36,7 @@ TASKS: Mapping[str, Callable[[Bundle, Path], Task]] = {
     "classification": classification,
     "keyword": keyword,
     "regression": regression,
+    "segmentation": segmentation,
 }
 """The reader of a data set for each task."""
 

@@ -30,12 +30,15 @@ class Item:
     path: Path
     label: Any
     """What must come out, as JSON can hold it."""
+    further: Path | None = None
+    """Another file that says what must come out, such as a mask."""
 
     def identity(self) -> str:
         """Return text that changes with the file or its label."""
         with storage_errors("read the data", self.path):
-            found = self.path.stat()
-        return json_line([self.name, self.label, found.st_size, found.st_mtime_ns])
+            found = [file.stat() for file in (self.path, self.further) if file is not None]
+        stamps = [(file.st_size, file.st_mtime_ns) for file in found]
+        return json_line([self.name, self.label, stamps])
 
 
 Outputs = Mapping[str, "Array"]
@@ -109,7 +112,7 @@ def class_folders(data: Path, suffixes: Sequence[str]) -> list[tuple[str, list[P
         raise InputError(f"there is no folder {data}", hint="name the folder of the data set")
     with storage_errors("read the data", data):
         folders = sorted(one for one in data.iterdir() if one.is_dir() and one.name[0] != ".")
-        found = [(folder.name, _files(folder, suffixes)) for folder in folders]
+        found = [(folder.name, files_in(folder, suffixes)) for folder in folders]
     if not any(files for _, files in found):
         raise InputError(
             f"{data} holds no folders with samples",
@@ -118,7 +121,10 @@ def class_folders(data: Path, suffixes: Sequence[str]) -> list[tuple[str, list[P
     return found
 
 
-def _files(folder: Path, suffixes: Sequence[str]) -> list[Path]:
-    return sorted(
-        file for file in folder.iterdir() if file.suffix.lower() in suffixes and file.is_file()
-    )
+def files_in(folder: Path, suffixes: Sequence[str]) -> list[Path]:
+    """Return the files of a folder with these suffixes, in the order of their names."""
+    if not folder.is_dir():
+        raise InputError(f"there is no folder {folder}", hint="docs/evaluate.md has the layouts")
+    with storage_errors("read the data", folder):
+        found = [file for file in folder.iterdir() if file.suffix.lower() in suffixes]
+        return sorted(file for file in found if file.is_file())
