@@ -13,9 +13,12 @@ from support.needs import needs
 from support.registry import RegistryServer
 
 import edgekit
-from edgekit.base.errors import RegistryError, SignatureError, UsageError
+from edgekit.base.errors import RegistryError, SignatureError, StorageError, UsageError
 from edgekit.bundle.folder import Bundle, describe_file, open_bundle, write_manifest
-from edgekit.registry.keys import new_key
+from edgekit.bundle.manifest import manifest_text
+from edgekit.registry.keys import new_key, signing_key
+from edgekit.registry.parts import parts_of
+from edgekit.registry.statement import Statement, write_document
 
 pytestmark = needs("docker-registry")
 
@@ -317,3 +320,48 @@ def test_a_folder_that_is_no_bundle_is_not_written_over(
     with pytest.raises(UsageError, match="would be written over"):
         workspace.fetch(registry.address(), "photos")
     assert (tmp_path / "photos" / "cat.jpg").read_bytes() == b"cat"
+
+
+def test_a_statement_about_another_board_than_the_bundles_is_refused(
+    registry: RegistryServer, workspace: edgekit.Workspace, bundle: Bundle, tmp_path: Path
+) -> None:
+    published = workspace.publish(bundle, registry.address())
+    statement = Statement("bundle", "net", "1", published.digest, "rpi4", 2)
+    size = (bundle.path / "manifest.json").stat().st_size
+    registry.put_document(write_document(statement, parts_of(bundle), size, signing_key("mine")))
+
+    with pytest.raises(SignatureError, match="signed for the board 'rpi4' and was built for"):
+        workspace.fetch(registry.address(), "fetched", board="rpi4")
+    assert not (tmp_path / "fetched").exists()
+
+
+def test_a_bundle_larger_than_the_disk_is_refused_before_it_is_fetched(
+    registry: RegistryServer, workspace: edgekit.Workspace, bundle: Bundle, tmp_path: Path
+) -> None:
+    workspace.publish(bundle, registry.address())
+    library, *others = bundle.manifest.files
+    huge = replace(bundle.manifest, files=(replace(library, size=1 << 52), *others))
+    (bundle.path / "manifest.json").write_text(manifest_text(huge))
+
+    workspace.publish(Bundle(bundle.path, huge, bundle.digest), registry.address())
+
+    with pytest.raises(StorageError, match="has no room for them"):
+        workspace.fetch(registry.address(), "fetched")
+    assert not (tmp_path / "fetched").exists()
+
+
+def test_an_interrupted_fetch_leaves_nothing(
+    registry: RegistryServer, workspace: edgekit.Workspace, bundle: Bundle, tmp_path: Path
+) -> None:
+    workspace.publish(bundle, registry.address())
+    before = sorted(path.name for path in tmp_path.iterdir())
+
+    def interrupt(event: edgekit.Event) -> None:
+        if getattr(event, "detail", "") == "model.so":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        edgekit.Workspace(tmp_path, events=interrupt).fetch(registry.address(), "new/fetched")
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+    assert workspace.fetch(registry.address(), "new/fetched").counter == 1
