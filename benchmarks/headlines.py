@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from math import isnan
 from pathlib import Path
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -36,12 +37,13 @@ def _said(page: str, pattern: str) -> Callable[[], str]:
 
 
 def _column(page: str, mark: str, head: str) -> list[float]:
-    """Return the numbers that begin a column's cells in the first table below a mark."""
+    """Return the numbers that begin a column's cells in the first table below a mark; NaN for an
+    empty cell."""
     text = (DOCS / page).read_text(encoding="utf-8").partition(mark)[2].lstrip()
     lines = text.partition("\n\n")[0].splitlines()
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
     place = rows[0].index(head)
-    return [float(row[place].split()[0]) for row in rows[2:]]
+    return [float((row[place].split() or ["nan"])[0]) for row in rows[2:]]
 
 
 def _alone() -> str:
@@ -54,7 +56,8 @@ def _mcu() -> str:
     page, mark = "bare-metal.md", "<!-- benchmarks/mcu.py writes from here -->"
     ours = _column(page, mark, "M instructions")
     theirs = _column(page, mark, "TFLM")
-    ratios = [mine / other for mine, other in zip(ours, theirs, strict=True)]
+    pairs = zip(ours, theirs, strict=True)
+    ratios = [mine / other for mine, other in pairs if not isnan(other)]
     return f"{min(ratios):.2f} to {max(ratios):.2f}"
 
 

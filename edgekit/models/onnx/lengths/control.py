@@ -15,7 +15,14 @@ from onnx import helper
 
 from edgekit.models.onnx.graph import captured, subgraphs
 from edgekit.models.onnx.lengths import buffers
-from edgekit.models.onnx.lengths.extents import Size, largest, same
+from edgekit.models.onnx.lengths.extents import (
+    Length,
+    Size,
+    bounds,
+    largest,
+    of_length,
+    same,
+)
 from edgekit.models.onnx.lengths.step import Step
 from edgekit.models.onnx.lengths.values import UnfixedError, Value, rooms
 from edgekit.models.onnx.lengths.writer import BOOL, Writer
@@ -116,22 +123,40 @@ def _declared(value: Value) -> onnx.ValueInfoProto:
 
 
 def _if(nested: Nested) -> list[Value]:
+    """Write both branches. Where they make different sizes, each counts its own."""
     step = nested.step
     branches = [nested.written(nested.graph(f"{word}_branch"), {}) for word in ("then", "else")]
     (first, taken), (second, other) = branches
-    for i, (one, two) in enumerate(zip(taken, other, strict=True)):
-        if one.rank != two.rank or not all(map(same, one.sizes, two.sizes)):
-            raise UnfixedError("its branches make tensors of different sizes")
-        room = tuple(map(min, one.buffer, two.buffer))
-        for axis, extent in enumerate(room):
-            taken[i] = buffers.fitted(first, taken[i], axis, extent)
-            other[i] = buffers.fitted(second, other[i], axis, extent)
+    outputs, shapes, lengths = len(taken), list[list[Size]](), list[Length]()
+    for i, (one, two) in enumerate(zip(list(taken), list(other), strict=True)):
+        if one.rank != two.rank:
+            raise UnfixedError("its branches make tensors of different ranks")
+        shape = list(one.sizes)
+        for axis, (size, another) in enumerate(zip(one.sizes, two.sizes, strict=True)):
+            room = min(one.buffer[axis], two.buffer[axis])
+            if not same(size, another):
+                room = max(largest(size), largest(another))
+                least = min(bounds(size)[0], bounds(another)[0])
+                lengths.append(Length(step.writer.fresh("count"), least, room))
+                taken.append(first.length(size))
+                other.append(second.length(another))
+                shape[axis] = of_length(lengths[-1])
+            taken[i] = buffers.fitted(first, taken[i], axis, room)
+            other[i] = buffers.fitted(second, other[i], axis, room)
+        shapes.append(shape)
     graphs = {
         "then_branch": _graph(first, "then_branch", [], taken),
         "else_branch": _graph(second, "else_branch", [], other),
     }
-    made = step.again(step.value(0), **graphs)
-    return [_like(step.writer, one, value) for one, value in zip(made, taken, strict=True)]
+    counts = [step.writer.fresh(length.name) for length in lengths]
+    made = replace(step, outputs=(*step.outputs, *counts)).again(step.value(0), **graphs)
+    for length, one, value in zip(lengths, made[outputs:], taken[outputs:], strict=True):
+        step.writer.place(length, _like(step.writer, one, value))
+    results = [_like(step.writer, one, value) for one, value in zip(made, taken, strict=True)]
+    return [
+        replace(value, shape=tuple(shape))
+        for value, shape in zip(results[:outputs], shapes, strict=True)
+    ]
 
 
 def _like(writer: Writer, made: Value, value: Value, shape: Sequence[Size] | None = None) -> Value:

@@ -31,6 +31,7 @@ _PADDED: Mapping[str, Collection[int]] = {
     **dict.fromkeys(RECURRENT, (0, 4, 5, 6)),
     "QLinearMatMul": (0, 3),
     "ReverseSequence": (0, 1),
+    "RoiAlign": (1, 2),
 }
 """The inputs whose buffers a rule expects to be larger; of other operators the first one."""
 

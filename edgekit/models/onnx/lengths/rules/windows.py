@@ -184,6 +184,17 @@ def _whole(step: Step) -> Value:
     return step.shaped(step.again(step.masked(0, axes, fill))[0], shape)
 
 
+def _roi_align(step: Step) -> Value:
+    """Read a region of zeros in the first picture where there is none."""
+    regions, pictures = step.masked(1, [0]), step.masked(2, [0])
+    room = min(regions.buffer[0], pictures.buffer[0])
+    regions = buffers.fitted(step.writer, regions, 0, room)
+    pictures = buffers.fitted(step.writer, pictures, 0, room)
+    cells = (step.get("output_height", 1), step.get("output_width", 1))
+    made = step.again(step.value(), regions, pictures)[0]
+    return step.shaped(made, (regions.sizes[0], step.value().sizes[1], *cells))
+
+
 WINDOWS: Rules = {
     **dict.fromkeys(("AveragePool", "LpPool", "MaxPool"), _pool),
     **dict.fromkeys(("GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool"), _whole),
@@ -191,4 +202,5 @@ WINDOWS: Rules = {
     "ConvInteger": _conv_integer,
     "ConvTranspose": _transposed,
     "QLinearConv": _quantised_conv,
+    "RoiAlign": _roi_align,
 }
