@@ -31,7 +31,7 @@ import onnx
 from benchmarks import networks
 from benchmarks.doc_table import write_table
 from benchmarks.instruction_counts import count, counting_twin, counts_in_words
-from benchmarks.kernel_work import StepWork, work_of_steps
+from benchmarks.kernel_work import StepWork, Work, work_of_steps
 from benchmarks.model_zoo import MODELS, ZooModel, fetch
 from benchmarks.models import machine
 from benchmarks.onnxruntime_run import measure as run_onnxruntime
@@ -180,7 +180,7 @@ def _alternate(
 def _kernels(profile: Profile, work: Mapping[str, StepWork], roof: Roof) -> tuple[KernelTime, ...]:
     times = []
     for kernel in profile.kernels:
-        step = work[kernel.name]
+        step = work.get(kernel.name, StepWork((), (), (), Work()))
         share = roof.seconds(step.work) / kernel.seconds if kernel.seconds else 0.0
         times.append(KernelTime(kernel.name, step.rule, kernel.seconds, share))
     return tuple(times)

@@ -233,7 +233,8 @@ def _show_kernels(bundle: Bundle, request: BuildRequest) -> None:
     assert profile is not None
     for kernel in sorted(profile.kernels, key=lambda kernel: -kernel.seconds)[:25]:
         times = f"{1e6 * kernel.seconds:9.1f} us {kernel.calls:4.0f}x"
-        print(f"{times} {work[kernel.name].rule:9s} {kernel.name}", file=sys.stderr)
+        rule = work[kernel.name].rule if kernel.name in work else "-"
+        print(f"{times} {rule:9s} {kernel.name}", file=sys.stderr)
 
 
 def main() -> int:

@@ -116,7 +116,10 @@ def _count(function: Any) -> Work:
     from edgekit.compiler.schedules.blocks import blocks_of
 
     schedule = tvm.s_tir.Schedule(tvm.IRModule({"main": function}))
-    blocks = blocks_of(schedule) or []
+    try:
+        blocks = blocks_of(schedule) or []
+    except tvm.s_tir.ScheduleError:  # written as loops without blocks: sorting, running sums
+        blocks = []
     flops = integers = 0
     reads: Counter[str] = Counter()
     for block in blocks:

@@ -9,7 +9,7 @@ added up.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import tvm_ffi
 from tvm import s_tir
@@ -29,6 +29,8 @@ from edgekit.compiler.schedules.machine import Machine
 
 _SMALL = 60
 """The most nodes of an expression that is repeated for each reader."""
+_MOST_ROWS, _MOST_LANES = 32, 16
+"""The largest tile of a transposition: as many lines of the cache as there are lanes."""
 _DEAR = frozenset(
     f"tirx.{name}" for name in ("exp", "tanh", "erf", "log", "pow", "sigmoid", "sqrt", "rsqrt")
 )
@@ -95,7 +97,9 @@ def order_loops(schedule: s_tir.Schedule, block: Block, machine: Machine) -> Non
     results, sums = loops[: len(block.spatial)], loops[len(block.spatial) :]
     if not results:
         return
-    if not sums:
+    if not sums and (tile := _transposed_tile(schedule, block)):
+        _transpose(schedule, block, tile, machine)
+    elif not sums:
         *outer, last = results
         if outer:
             run_parallel(schedule, outer, block.work, machine)
@@ -139,3 +143,41 @@ def _sum_along(schedule: s_tir.Schedule, block: Block, machine: Machine) -> None
         run_parallel(schedule, list(schedule.get_loops(made))[: len(results)], block.work, machine)
     # The results are one loop now.
     schedule.decompose_reduction(parts, schedule.get_loops(parts)[1])
+
+
+@dataclass(frozen=True)
+class _Tile:
+    axis: int
+    """The axis of the result that is adjacent in the source."""
+    rows: int
+    """Elements along that axis."""
+    lanes: int
+    """Elements along the last axis."""
+
+
+def _transposed_tile(schedule: s_tir.Schedule, block: Block) -> _Tile | None:
+    """Return the tile in which a transposition is computed; None for other blocks, and where an
+    extent has no divisor that is worth it."""
+    body = schedule.get(block.handle)
+    reads = list(body.reads)
+    if len(reads) != 1 or not list(reads[0].region):
+        return None
+    adjacent = list(reads[0].region)[-1].min
+    for axis, each in enumerate(list(body.iter_vars)[:-1]):
+        if adjacent.same_as(each.var):
+            rows = largest_divisor(block.spatial[axis], _MOST_ROWS)
+            lanes = largest_divisor(block.spatial[-1], _MOST_LANES)
+            return _Tile(axis, rows, lanes) if rows >= 4 and lanes >= 8 else None
+    return None
+
+
+def _transpose(schedule: s_tir.Schedule, block: Block, tile: _Tile, machine: Machine) -> None:
+    """Transpose tile by tile: a line of the cache is then read once, not once for each element."""
+    loops = list(schedule.get_loops(block.handle))
+    others = [loop for place, loop in enumerate(loops[:-1]) if place != tile.axis]
+    rows, row = schedule.split(loops[tile.axis], [None, tile.rows])
+    columns, lane = schedule.split(loops[-1], [None, tile.lanes])
+    outer = [*others, rows, columns]
+    schedule.reorder(*outer, row, lane)
+    run_parallel(schedule, outer, block.work, machine)
+    schedule.vectorize(lane)

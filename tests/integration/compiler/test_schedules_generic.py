@@ -210,6 +210,15 @@ def test_transposes(channels_last: bool, order: list[int], shape: tuple[int, ...
 
 
 @AFTER_CONVOLUTION
+@pytest.mark.parametrize("shape", [(1, 64, 16, 24), (2, 21, 8, 40), (1, 40, 9, 48)])
+@pytest.mark.parametrize("order", [(0, 2, 3, 1), (3, 2, 1, 0), (1, 3, 0, 2)])
+def test_transposes_that_are_computed_tile_by_tile(
+    channels_last: bool, order: tuple[int, ...], shape: tuple[int, ...]
+) -> None:
+    check("Transpose", shape, channels_last=channels_last, perm=list(order))
+
+
+@AFTER_CONVOLUTION
 @pytest.mark.parametrize(
     "shape", first_of((2, 6, 4, 5), (1, 16, 1, 1), (3, 1, 4, 5), (1, 12, 1, 7))
 )
