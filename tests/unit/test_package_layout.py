@@ -52,6 +52,7 @@ AT_HOME: dict[str, str] = {
     "fabric": "fabric fabric.* cli.device_work",
     "invoke": "fabric.provisioning",
     "elftools": "devices.elf aot.firmware.firmware_file",
+    "pycocotools": "verbs.evaluation.detection",
     "sqlalchemy": "store.*",
     "pynvml": "devices.sensors.nvml",
     "serial": "devices.serial.port devices.serial.unix devices.serial.link devices.serial.monitor",

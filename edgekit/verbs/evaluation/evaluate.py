@@ -19,6 +19,7 @@ from edgekit.base.wording import did_you_mean
 from edgekit.devices.carried import CarriedState, run_in_order
 from edgekit.models.binding import closed
 from edgekit.verbs.evaluation.classification import classification, keyword
+from edgekit.verbs.evaluation.detection import detection
 from edgekit.verbs.evaluation.journal import journal
 from edgekit.verbs.evaluation.regression import regression
 from edgekit.verbs.evaluation.report import EvaluationReport, Metric, limits_of
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 TASKS: Mapping[str, Callable[[Bundle, Path], Task]] = {
     "classification": classification,
+    "detection": detection,
     "keyword": keyword,
     "regression": regression,
     "segmentation": segmentation,

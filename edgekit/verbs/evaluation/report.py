@@ -13,7 +13,7 @@ from edgekit.base.options import option
 from edgekit.base.report import Report
 from edgekit.base.wording import counted, did_you_mean, number, percent
 
-TaskName = Literal["classification", "keyword", "regression", "segmentation"]
+TaskName = Literal["classification", "detection", "keyword", "regression", "segmentation"]
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ def test_the_doctor_asks_for_what_the_extras_install() -> None:
         "postgres",
         "fabric",
         "cmsis-nn",
+        "coco",
         "cuda",
         "nvml",
         "tensorrt",
