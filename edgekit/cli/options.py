@@ -17,6 +17,7 @@ from click.shell_completion import CompletionItem
 from edgekit.base.errors import EdgekitError, UsageError
 from edgekit.base.paths import ProfileKind
 from edgekit.base.shapes import Shape, ShapeError, read_shape
+from edgekit.base.wording import natural
 from edgekit.cli.adaptation_options import ends_option, reshape_option
 from edgekit.cli.console import Console
 from edgekit.cli.help_text import write_commands, write_options
@@ -194,7 +195,7 @@ class _FilePath(click.Path):
     ) -> list[CompletionItem]:
         typed, slash, start = incomplete.rpartition("/")
         try:
-            paths = sorted(Path(typed + slash).expanduser().iterdir())
+            paths = sorted(Path(typed + slash).expanduser().iterdir(), key=natural)
             kinds = {path.name: self._kind(path) for path in paths if _is_offered(path.name, start)}
         except (OSError, RuntimeError):  # no such folder, no such user
             kinds = {}

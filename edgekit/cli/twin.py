@@ -13,7 +13,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from edgekit.base.errors import UsageError
-from edgekit.base.wording import counted, duration, size
+from edgekit.base.wording import counted, duration, natural, size
 from edgekit.cli.console import Console
 from edgekit.cli.options import BOARD, Group, grouped, json_option, pass_console
 from edgekit.twin.systemd import DEFAULT_INIT, INITS, Init
@@ -34,7 +34,7 @@ class _TwinName(click.types.StringParamType):
 
         folder = machines_dir()
         names = (
-            sorted(path.name for path in folder.iterdir() if path.is_dir())
+            sorted((path.name for path in folder.iterdir() if path.is_dir()), key=natural)
             if folder.is_dir()
             else []
         )

@@ -102,3 +102,26 @@ def test_a_condition_in_a_buffer_of_vectors_is_stored(tmp_path: Path) -> None:
     (found,) = run_deployed(compiled, [x])
 
     np.testing.assert_array_equal(found, judged_by_onnxruntime(model, {"x": x})[0])
+
+
+@pytest.mark.parametrize("operators", [["Max"], ["Max", "Min", "Where", "Relu", "Clip"]])
+def test_a_long_chain_in_one_kernel_compiles(tmp_path: Path, operators: list[str]) -> None:
+    """Each step reads the two before it: a compiler that writes them out doubles its work."""
+    nodes, before, last = [], "x", "x"
+    for step in range(30):
+        operator = operators[step % len(operators)]
+        name, inputs = f"y{step}", {"Relu": [last], "Clip": [last, "low", "high"]}
+        if operator == "Where":
+            nodes.append(helper.make_node("Less", [last, before], [f"{name}_less"]))
+            inputs["Where"] = [f"{name}_less", before, last]
+        nodes += [
+            helper.make_node(operator, inputs.get(operator, [last, before]), [f"{name}_o"]),
+            helper.make_node("Sub", [f"{name}_o", before], [name]),
+        ]
+        before, last = last, name
+    model = onnx_model(nodes, {"x": ODD.shape}, [last], {"low": LOW, "high": HIGH})
+
+    found, kernels = computed(model, tmp_path)
+
+    np.testing.assert_allclose(found, judged_by_onnxruntime(model, {"x": ODD})[0], rtol=1e-6)
+    assert len(kernels) == 1
