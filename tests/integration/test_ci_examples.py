@@ -99,8 +99,12 @@ def test_the_commands_of_a_pipeline_work_twice(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    assert re.search(r"test_speed: .* first run of its kind", run())
-    assert "test_speed: model on mps3-an547 emulated: no difference beyond noise; " in run()
+    try:
+        assert re.search(r"test_speed: .* first run of its kind", run())
+        assert "test_speed: model on mps3-an547 emulated: no difference beyond noise; " in run()
+    finally:
+        down = [PROGRAMS / "edgekit", "twin", "down", "--all"]
+        subprocess.run(down, cwd=tmp_path, env=environment, check=True)
     assert outcomes(tmp_path / "reports" / "tests.xml") == {
         ("test_model", "test_numbers"): "passed",
         ("test_model", "test_speed"): "passed",
