@@ -43,6 +43,9 @@ _LICENSED = (
     "names a folder of the headers"
 )
 
+UP_TO_DATE = "mirror"
+"""Packages of Debian whose lists are whole: known only when they are fetched."""
+
 CORTEX_M = ("gcc-arm", "qemu-system")
 RISCV32 = ("gcc-riscv32", "picolibc", "qemu-riscv")
 MICROCONTROLLERS = (*CORTEX_M, *RISCV32, "gdb")
@@ -200,6 +203,7 @@ def _has_module(name: str) -> bool:
 def _abilities() -> tuple[Requirement, ...]:
     return (
         Requirement("debian", _is_debian, "systems of emulated boards are made by apt-get"),
+        Requirement(UP_TO_DATE, lambda: True, "Debian's mirror is being synchronised; try later"),
         Requirement("root", lambda: os.geteuid() == 0, "run the tests as root"),
         Requirement("x86-64", lambda: platform.machine() == "x86_64", "this is no x86-64"),
         Requirement("no-aarch64", lambda: platform.machine() != "aarch64", "this is an aarch64"),

@@ -18,15 +18,16 @@ from edgekit.twin.recipe import default_recipe
 pytestmark = [pytest.mark.slow, needs(*TWIN, "g++-armhf", "g++-riscv64", "qemu-riscv")]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+@pytest.fixture(scope="module", params=["rpi2", "bpi-f3"])
+def board(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("twins")
-    share_images(folder, *(default_recipe(arch=arch) for arch in ("armv7l", "riscv64")))
+    share_images(folder, default_recipe(arch=load_board(request.param).cpu.arch))
     with twins_in(folder):
-        yield
+        yield request.param
 
 
-@pytest.mark.parametrize("board", ["rpi2", "bpi-f3"])
 def test_a_model_is_proven_on_the_twin_of_another_architecture(board: str, tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     onnx.save(
