@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from edgekit.base.errors import BuildError, EdgekitError
+from edgekit.base.errors import EdgekitError
 from edgekit.twin import qemu, qmp
 from edgekit.twin.access import Access
 from edgekit.twin.image import ensure_image
@@ -21,7 +21,7 @@ from edgekit.twin.machine import all_twins, down, machines_dir, twin_folder
 from edgekit.twin.recipe import Recipe, default_recipe
 from edgekit.twin.tools import TO_BUILD, find_tool, to_run
 from support.libraries import share_agents
-from support.needs import UP_TO_DATE, reason
+from support.needs import whole_mirror
 from support.session import shared_cache
 
 COMMAND_SECONDS = 600
@@ -41,12 +41,8 @@ def share_images(cache: Path, *recipes: Recipe) -> None:
         return  # the tests say so, and skip
     (cache / "twins").mkdir(parents=True, exist_ok=True)
     for recipe in recipes or (default_recipe(),):
-        try:
+        with whole_mirror():
             shared = shared_image(recipe)
-        except BuildError as error:
-            if "being synchronised" not in error.hint:
-                raise
-            pytest.skip(reason([UP_TO_DATE]))
         (cache / "twins" / shared.name).symlink_to(shared)
         log = shared.with_suffix(".log")
         if log.is_file():
