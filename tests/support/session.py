@@ -66,7 +66,12 @@ def session() -> Iterator[Path]:
         patch.setattr(sys, "dont_write_bytecode", False)
         # Tests with a home of their own find what is shared by this.
         patch.setenv("EDGEKIT_CACHE_DIR", str(cache))
-        yield home
+        try:
+            yield home
+        finally:
+            from support.twins import remove_all_twins
+
+            remove_all_twins()  # a page that is run may leave one running, as a reader does
 
 
 def link(folder: Path, place: Path) -> None:
