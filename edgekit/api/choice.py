@@ -131,15 +131,18 @@ def device_for_bundle(
 def with_board_of(
     setting: Setting, how: Mapping[str, Any], device: DeviceLike | None
 ) -> dict[str, Any]:
-    """Add the board of a named device where neither the caller nor the project names one."""
+    """Add the board of a named device where neither the caller nor the project names one. A twin
+    needs its board named: UsageError for the name of neither."""
     given, project = dict(how), setting.data.project
     named = given.get("board") is not None or (project is not None and project.board is not None)
     if not named and isinstance(device, str):
-        known = known_devices(project).get(device)
-        if known is not None:
-            given["board"] = known.board(setting.data.folder, setting.events)
-        elif device == LOCAL:
-            given["board"] = LOCAL
+        known = known_devices(project)
+        if device in known or not _is_twin(device):
+            given["board"] = (
+                LOCAL
+                if device == LOCAL
+                else find_device(device, known).board(setting.data.folder, setting.events)
+            )
     return given
 
 
@@ -212,6 +215,12 @@ def handle_of(
         return device_for(chosen, name, entries, timeout, setting.events, twin=twin)
 
     return DeviceHandle(name or chosen.name, chosen.name, setting, reach)
+
+
+def _is_twin(name: str) -> bool:
+    from edgekit.twin.machine import all_twins
+
+    return any(twin.name == name for twin in all_twins())
 
 
 def _board_of_twin(name: str, twin_given: bool) -> str | None:

@@ -114,7 +114,7 @@ def list_keys() -> tuple[KeyEntry, ...]:
 def signing_key(name: str | None) -> SigningKey:
     """Find the key to sign with: the named one, or the only one."""
     known = [entry.name for entry in list_keys() if entry.signs]
-    chosen = _chosen(name, known, "signs with")
+    chosen = _chosen(name, known, "signs with", "make one: edgekit keys new NAME")
     file = _folder() / (chosen + _PRIVATE)
     with storage_errors("read the key", file):
         if file.stat().st_mode & 0o077:
@@ -140,14 +140,15 @@ def public_key(named: str | None, start: Path) -> PublicKey:
     """
     if named is not None and ("/" in named or named.endswith(_PUBLIC)):
         return _read_public(start / named)
-    chosen = _chosen(named, [entry.name for entry in list_keys()], "verifies with")
+    making = f"get the publisher's NAME.pub, and name it: {option('key', 'NAME.pub')}"
+    chosen = _chosen(named, [entry.name for entry in list_keys()], "verifies with", making)
     return _read_public(_folder() / (chosen + _PUBLIC))
 
 
-def _chosen(name: str | None, known: list[str], doing: str) -> str:
+def _chosen(name: str | None, known: list[str], doing: str, getting: str) -> str:
     if name is None and len(known) == 1:
         return known[0]
-    listed = f"keys are {', '.join(known)}" if known else "make one: edgekit keys new NAME"
+    listed = f"keys are {', '.join(known)}" if known else getting
     if name is None:
         raise UsageError(
             f"there {'are several keys' if known else 'is no key'} that edgekit {doing}",

@@ -8,6 +8,7 @@ import pytest
 
 from edgekit.api.choice import with_board_of
 from edgekit.api.device import Setting
+from edgekit.base.errors import UsageError
 from edgekit.base.events import SILENT
 from edgekit.project.workspace import open_workspace
 
@@ -33,7 +34,12 @@ def test_a_named_device_says_which_board_is_meant(folder: Path) -> None:
     assert board_of(folder, "local") == "local"
     assert board_of(folder, "wing", "mps2-an386") == "mps2-an386", "the caller's word goes first"
     assert board_of(folder, None) is None
-    assert board_of(folder, "unknown") is None
+
+
+def test_a_device_that_is_not_known_is_told_before_a_board_is_asked_for(folder: Path) -> None:
+    with pytest.raises(UsageError, match="there is no device 'wings'") as caught:
+        board_of(folder, "wings")
+    assert "wing" in caught.value.hint
 
 
 def test_the_board_of_a_project_goes_before_that_of_a_device(folder: Path) -> None:
