@@ -6,18 +6,12 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdint.h>
-#include <stdlib.h>
 #include <unistd.h>
 
-#define ALIGNMENT 64
-#define SPINS 20000
+#define EACH_THREAD __thread
+#include "scratch.h"
 
-typedef struct {
-  void *sync;
-  int32_t parts;
-} group;
-typedef int (*body)(int part, group *group, void *data);
+#define SPINS 20000
 
 typedef struct {
   pthread_t thread;
@@ -46,7 +40,6 @@ struct edgekit_pool {
 
 static __thread edgekit_pool *entered;
 static __thread int inside; /* this thread runs a part of a loop */
-static __thread unsigned char *scratch_at;
 
 static inline void pause_briefly(void) {
 #if defined(__x86_64__) || defined(__i386__)
@@ -106,12 +99,8 @@ edgekit_pool *edgekit_pool_create(int threads, size_t scratch) {
   pthread_mutex_init(&pool->lock, NULL);
   pthread_cond_init(&pool->wake, NULL);
   pthread_cond_init(&pool->done, NULL);
-  void *memory = NULL;
-  if (scratch != 0 && posix_memalign(&memory, ALIGNMENT, scratch * (size_t)pool->threads) != 0)
-    memory = NULL;
-  pool->scratch = memory;
   pool->workers = calloc((size_t)pool->threads, sizeof *pool->workers);
-  if ((scratch != 0 && memory == NULL) || pool->workers == NULL) {
+  if (pool->workers == NULL || !allocate_scratch(&pool->scratch, scratch * (size_t)pool->threads)) {
     edgekit_pool_destroy(pool);
     return NULL;
   }
@@ -180,22 +169,3 @@ static int launch(body run, void *data, int parts) {
   }
   return atomic_load(&pool->failed);
 }
-
-/* The memory of a part of a loop: a stack, whose blocks are freed in the reverse order. */
-static void *take(int device, int number, uint64_t bytes, int code, int bits) {
-  unsigned char *taken = scratch_at;
-  (void)device, (void)number, (void)code, (void)bits;
-  scratch_at += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-  return taken;
-}
-
-static int give(int device, int number, void *block) {
-  (void)device, (void)number;
-  scratch_at = block;
-  return 0;
-}
-
-/* The code generator calls its runtime through these three. */
-int (*__TVMBackendParallelLaunch)(body, void *, int) = launch;
-void *(*__TVMBackendAllocWorkspace)(int, int, uint64_t, int, int) = take;
-int (*__TVMBackendFreeWorkspace)(int, int, void *) = give;
