@@ -17,33 +17,26 @@ again.
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
+import functools
 import re
 import sys
-import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from benchmarks import figures
-from benchmarks.forked import run_each
+from benchmarks import campaign
+from benchmarks.campaign import ROOT, Task
 from benchmarks.onnx_verdicts import reasons
 from edgekit.models.tflite.operators import STATEFUL
 
 if TYPE_CHECKING:
     from support.tflite_ways import Case
 
-ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs" / "tflite-operators.md"
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "edgekit-tests"
 COMMAND = "python -m benchmarks.tflite_ops"
 WAYS = ("library", "C")
 CASES_AT_ONCE = 48
-SECONDS_A_GROUP = 900
 JUDGED = ("edgekit/aot", "edgekit/compiler", "edgekit/models")
 """The code that the page judges."""
 ABSENT = "absent"
@@ -59,17 +52,18 @@ class Verdict:
     reason: str = ""
 
 
+@functools.cache
 def cases() -> dict[str, Case]:
     from support import elementwise_tflite, tflite_typed
 
     return {str(case): case for case in (*tflite_typed.cases(), *elementwise_tflite.cases())}
 
 
-def judge(names: Sequence[str]) -> list[Verdict]:
+def judge(tasks: Sequence[Task]) -> dict[Task, list[Verdict]]:
     """Try some cases in both ways, in as few programs as there may be."""
     from support.tflite_ways import refusal_by_litert, verdicts
 
-    chosen = [case for name, case in cases().items() if name in set(names)]
+    chosen = [cases()[name] for (name,) in tasks]
     absent = {case: why for case in chosen if (why := refusal_by_litert(case))}
     found = [
         Verdict(str(case), case.operator, way, ABSENT, why)
@@ -80,7 +74,7 @@ def judge(names: Sequence[str]) -> list[Verdict]:
     for way in WAYS:
         for case, item in verdicts(taken, way).items():
             found.append(Verdict(str(case), case.operator, way, item.word, item.reason))
-    return found
+    return {task: [item for item in found if item.case == task[0]] for task in tasks}
 
 
 def builtin_operators() -> dict[str, str]:
@@ -113,7 +107,7 @@ def markdown(verdicts: Sequence[Verdict], version: str, left: int, fresh: bool) 
         "quantised integers as [verify.md](verify.md) says; whole numbers exactly).",
         *([f"{left} more were not run."] if left else []),
         "",
-        *_header(fresh),
+        campaign.header(COMMAND, JUDGED, fresh),
         "| | right | refused with a reason | wrong | crashing |",
         "|---|---|---|---|---|",
     ]
@@ -128,11 +122,6 @@ def markdown(verdicts: Sequence[Verdict], version: str, left: int, fresh: bool) 
     ]
     lines += [_row(name, operators[name], counted, not left) for name in operators]
     return "\n".join([*lines, ""])
-
-
-def _header(fresh: bool) -> list[str]:
-    dated = figures.header(COMMAND, JUDGED)
-    return [dated if fresh else figures.undated(dated)]
 
 
 def _row(name: str, why: str, verdicts: Sequence[Verdict], is_whole: bool) -> str:
@@ -179,85 +168,30 @@ _KNOWN = frozenset(
 )
 
 
-def _read(path: Path) -> dict[str, list[Verdict]]:
-    found: dict[str, list[Verdict]] = {}
-    for line in path.read_text().splitlines() if path.is_file() else ():
-        entry = [Verdict(**each) for each in json.loads(line)]
-        found[entry[0].case] = entry
-    return found
-
-
-def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--filter", default="", help="a regular expression for cases")
-    parser.add_argument("--again", default="", help="verdicts to try once more, with commas")
-    parser.add_argument("--fresh", action="store_true", help="forget earlier verdicts")
-    parser.add_argument("--table", action="store_true", help="write the page of what is known")
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--json", type=Path, help="write every verdict to this file")
-    parser.add_argument("--no-docs", action="store_true", help=f"leave {DOCS.name} as it is")
-    parser.add_argument("--verbose", action="store_true", help="print each case that is not right")
-    return parser.parse_args()
-
-
-def outcomes(names: Sequence[str], jobs: int) -> Iterator[list[Verdict]]:
-    """Yield the verdicts of cases; one on which a process dies is tried alone, LiteRT first."""
-    groups = [names[at : at + CASES_AT_ONCE] for at in range(0, len(names), CASES_AT_ONCE)]
-    alone: list[tuple[str, ...]] = []
-    for group, found in run_each(judge, groups, jobs, SECONDS_A_GROUP):
-        if isinstance(found, str):
-            alone += [(name,) for name in group]
-        else:
-            yield found
-    known = cases()
-    for (name,), found in run_each(judge, alone, jobs, SECONDS_A_GROUP):
-        if isinstance(found, str):
-            operator = known[name].operator
-            found = [Verdict(name, operator, way, "crash", found) for way in WAYS]
-        yield found
+def crashed(task: Task, reason: str) -> list[Verdict]:
+    (name,) = task
+    return [Verdict(name, cases()[name].operator, way, "crash", reason) for way in WAYS]
 
 
 def main() -> int:
-    options = parse_arguments()
+    options = campaign.parser(__doc__, DOCS).parse_args()
     from importlib.metadata import version
 
     from edgekit.base.tvm_compat import load_tvm
 
     load_tvm()  # once, before the workers are forked
     litert = version("ai-edge-litert")
-    names = [name for name in cases() if re.search(options.filter, name)]
-    kept = CACHE / f"tflite-operators-{litert}.jsonl"
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    if options.fresh:
-        kept.unlink(missing_ok=True)
-    known = _read(kept)
-    again = set(options.again.split(",")) if options.again else set()
-    chosen = [
-        name
-        for name in names
-        if not options.table
-        and (name not in known or any(item.verdict in again for item in known[name]))
-    ]
-    started = time.perf_counter()
-    for found in outcomes(chosen, options.jobs):
-        with kept.open("a") as stream:
-            for name in dict.fromkeys(item.case for item in found):
-                known[name] = [item for item in found if item.case == name]
-                stream.write(json.dumps([asdict(item) for item in known[name]]) + "\n")
-        for item in found:
-            if options.verbose and item.verdict in ("refused", "wrong", "crash"):
-                text = f"{item.verdict:8}{item.case} ({item.way}): {item.reason[:300]}"
-                print(text, file=sys.stderr, flush=True)
-    verdicts = [item for name in names for item in known.get(name, ())]
-    if options.json:
-        options.json.write_text(json.dumps([asdict(item) for item in verdicts], indent=1))
-    if not options.filter and not options.no_docs:
-        left = sum(name not in known for name in names)
-        DOCS.write_text(markdown(verdicts, litert, left, len(chosen) == len(names)))
-    counts = Counter(item.verdict for item in verdicts)
-    seconds = time.perf_counter() - started
-    print(f"{len(chosen)} of {len(names)} cases in {seconds:.0f} s: {dict(counts)}")
-    return 1 if counts["wrong"] + counts["crash"] else 0
+    work = campaign.Campaign(
+        f"tflite-operators-{litert}",
+        DOCS,
+        Verdict,
+        judge,
+        crashed,
+        lambda verdicts, left, fresh: markdown(verdicts, litert, left, fresh),
+        CASES_AT_ONCE,
+    )
+    tasks = [(name,) for name in cases() if re.search(options.filter, name)]
+    return campaign.run(work, tasks, options)
 
 
 if __name__ == "__main__":

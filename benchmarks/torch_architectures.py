@@ -11,30 +11,27 @@ docs/torch-architectures.md.
 
 from __future__ import annotations
 
-import argparse
-import json
 import re
 import sys
 import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import psutil  # type: ignore[import-untyped]
 
-from benchmarks import figures
-from benchmarks.forked import run_each
-from benchmarks.torch_ops import CACHE, JUDGED, ROOT, as_array
+from benchmarks import campaign
+from benchmarks.campaign import ROOT
+from benchmarks.torch_ops import JUDGED, as_array
 
 if TYPE_CHECKING:
     import torch
 
 DOCS = ROOT / "docs" / "torch-architectures.md"
-SECONDS = 1800
 LIMIT = 1e-3
 """The error, relative to the largest element of an output, from which a result is wrong."""
 
@@ -211,7 +208,6 @@ def _error(found: np.ndarray, wanted: np.ndarray) -> float:
 
 def markdown(results: Sequence[Result], version: str, left: int, fresh: bool) -> str:
     totals = Counter(result.verdict for result in results)
-    dated = figures.header("python -m benchmarks.torch_architectures", JUDGED)
     lines = [
         "# PyTorch architectures",
         "",
@@ -225,7 +221,7 @@ def markdown(results: Sequence[Result], version: str, left: int, fresh: bool) ->
         "program to ONNX; *build*: from ONNX to the library that a device loads, with one run.",
         "",
         *([f"{left} more architectures were not run.", ""] if left else []),
-        dated if fresh else figures.undated(dated),
+        campaign.header("python -m benchmarks.torch_architectures", JUDGED, fresh),
         "| right | refused with a reason | wrong | crashing |",
         "|---|---|---|---|",
         f"| {totals['right']} | {totals['refused']} | {totals['wrong']} | {totals['crash']} |",
@@ -242,18 +238,8 @@ def markdown(results: Sequence[Result], version: str, left: int, fresh: bool) ->
     return "\n".join([*lines, ""])
 
 
-def _read(path: Path) -> Iterator[Result]:
-    for line in path.read_text().splitlines() if path.is_file() else ():
-        yield Result(**json.loads(line))
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--filter", default="", help="a regular expression for names")
-    parser.add_argument("--again", default="", help="verdicts to try once more, with commas")
-    parser.add_argument("--table", action="store_true", help="write the page of what is known")
-    parser.add_argument("--fresh", action="store_true", help="forget earlier results")
-    options = parser.parse_args()
+    options = campaign.parser(__doc__, DOCS).parse_args()
     warnings.simplefilter("ignore")
     from edgekit.base.tvm_compat import load_tvm
 
@@ -261,33 +247,17 @@ def main() -> int:
     import torch
 
     torch.set_num_threads(1)
-    names = [name for name in architectures() if re.search(options.filter, name)]
-    kept = CACHE / f"torch-architectures-{torch.__version__}.jsonl"
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    if options.fresh:
-        kept.unlink(missing_ok=True)
-    again = set(options.again.split(",")) if options.again else set()
-    kept_results = {x.name: x for x in _read(kept) if x.name in names}
-    known = {name: x for name, x in kept_results.items() if x.verdict not in again}
-    results = dict(known)
-    waiting = [] if options.table else [name for name in names if name not in known]
-    for name, outcome in run_each(judge, waiting, 1, SECONDS):
-        result = outcome if isinstance(outcome, Result) else Result(name, "crash", outcome)
-        results[name] = result
-        print(
-            f"{result.verdict:8}{name}: {result.error:.1e} {result.converting:.1f} s + "
-            f"{result.building:.1f} s {result.reason[:300]}",
-            file=sys.stderr,
-        )
-        with kept.open("a") as stream:
-            stream.write(json.dumps(asdict(result)) + "\n")
-    if not options.filter:
-        fresh = len(waiting) == len(names)
-        left = len(names) - len(results)
-        DOCS.write_text(markdown([*results.values()], torch.__version__, left, fresh))
-    counts = Counter(result.verdict for result in results.values())
-    print(dict(counts))
-    return 1 if counts["wrong"] + counts["crash"] else 0
+    work = campaign.Campaign(
+        f"torch-architectures-{torch.__version__}",
+        DOCS,
+        Result,
+        lambda tasks: {task: [judge(task[0])] for task in tasks},
+        lambda task, reason: [Result(task[0], "crash", reason)],
+        lambda results, left, fresh: markdown(results, torch.__version__, left, fresh),
+        limit_s=1800,
+    )
+    tasks = [(name,) for name in architectures() if re.search(options.filter, name)]
+    return campaign.run(work, tasks, options)
 
 
 if __name__ == "__main__":

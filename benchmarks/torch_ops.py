@@ -17,25 +17,21 @@ again.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
-import json
-import os
 import re
 import sys
 import tempfile
-import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarks import figures
-from benchmarks.forked import run_each
+from benchmarks import campaign
+from benchmarks.campaign import ROOT, Task
 
 if TYPE_CHECKING:
     import torch
@@ -43,20 +39,14 @@ if TYPE_CHECKING:
     from benchmarks.torch_cases import Call
     from edgekit.models.model import UnsupportedOperator
 
-ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs" / "torch-operators.md"
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "edgekit-tests"
 CALLS_AT_ONCE = 24
-SECONDS_A_GROUP = 900
 JUDGED = ("edgekit/compiler", "edgekit/models")
 """The code that the page judges."""
 TOLERANCES = {"float64": 1e-9, "float32": 1e-4, "float16": 4e-3, "bfloat16": 3.2e-2}
 """Relative to the element; a tenth of it relative to the largest element of the tensor."""
 
 HALVES = ("torch.float16", "torch.bfloat16")
-
-Task: TypeAlias = tuple[str, str]
-"""An operator, and the only type in which it is called; all without one."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +61,10 @@ class Verdict:
 
 
 def judge(tasks: Sequence[Task]) -> dict[Task, list[Verdict]]:
-    """Try all calls of some operators, in as few programs as there may be."""
+    """Try all calls of some operators, in as few programs as there may be.
+
+    A task is an operator, and the only type in which it is called; all without one.
+    """
     from benchmarks.torch_cases import calls, operators
 
     found: dict[str, Verdict] = {}
@@ -281,7 +274,6 @@ def markdown(
         if any(types)
         else "up to three in float32, and one in each other type that the operator takes"
     )
-    dated = figures.header("python benchmarks/torch_ops.py", JUDGED)
     lines = [
         "# PyTorch operators",
         "",
@@ -301,7 +293,7 @@ def markdown(
         "export the call. *Not comparable*: two calls",
         "of PyTorch's differ, or its values are undefined.",
         "",
-        dated if fresh else figures.undated(dated),
+        campaign.header("python benchmarks/torch_ops.py", JUDGED, fresh),
         "| right | refused with a reason | wrong | crashing | not exported | not comparable |",
         "|---|---|---|---|---|---|",
         f"| {' | '.join(str(totals[word]) for word in words)} |",
@@ -330,30 +322,14 @@ def _reasons(verdicts: Sequence[Verdict]) -> str:
     return "<br>".join(f"{text} ({count})" for text, count in texts.most_common(3))
 
 
-def _read(path: Path) -> dict[Task, list[Verdict]]:
-    found: dict[Task, list[Verdict]] = {}
-    for line in path.read_text().splitlines() if path.is_file() else ():
-        item = json.loads(line)
-        found[item["operator"], item["type"]] = [Verdict(**each) for each in item["verdicts"]]
-    return found
-
-
-def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--filter", default="", help="a regular expression for operators")
-    parser.add_argument("--again", default="", help="verdicts to try once more, with commas")
-    parser.add_argument("--types", default="", help="one call of each in these types, with commas")
-    parser.add_argument("--fresh", action="store_true", help="forget earlier verdicts")
-    parser.add_argument("--table", action="store_true", help="write the page of what is known")
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--json", type=Path, help="write every verdict to this file")
-    parser.add_argument("--no-docs", action="store_true", help=f"leave {DOCS.name} as it is")
-    parser.add_argument("--verbose", action="store_true", help="print each call that is not right")
-    return parser.parse_args()
+def crashed(task: Task, reason: str) -> list[Verdict]:
+    return [Verdict("-".join(filter(None, task)), "crash", reason)]
 
 
 def main() -> int:
-    options = parse_arguments()
+    parser = campaign.parser(__doc__, DOCS)
+    parser.add_argument("--types", default="", help="one call of each in these types, with commas")
+    options = parser.parse_args()
     warnings.simplefilter("ignore")
     from edgekit.base.tvm_compat import load_tvm
 
@@ -366,56 +342,17 @@ def main() -> int:
 
     torch.set_num_threads(1)
     types = options.types.split(",")
-    tasks = [
-        (name, kind) for kind in types for name in operators() if re.search(options.filter, name)
-    ]
-    kept = CACHE / f"torch-operators-{torch.__version__}.jsonl"
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    if options.fresh:
-        kept.unlink(missing_ok=True)
-    known = _read(kept)
-    again = set(options.again.split(",")) if options.again else set()
-    chosen = [
-        task
-        for task in tasks
-        if not options.table
-        and (task not in known or any(item.verdict in again for item in known[task]))
-    ]
-    started = time.perf_counter()
-
-    def keep(found: dict[Task, list[Verdict]]) -> None:
-        known.update(found)
-        with kept.open("a") as stream:
-            for (name, kind), verdicts in found.items():
-                own = [asdict(item) for item in verdicts]
-                entry = {"operator": name, "type": kind, "verdicts": own}
-                stream.write(json.dumps(entry) + "\n")
-        for item in (each for verdicts in found.values() for each in verdicts):
-            if options.verbose and item.verdict in ("refused", "wrong", "crash"):
-                print(f"{item.verdict:8}{item.call}: {item.reason[:300]}", file=sys.stderr)
-
-    at_once = CALLS_AT_ONCE if options.types else CALLS_AT_ONCE // 3
-    groups = [tuple(chosen[k : k + at_once]) for k in range(0, len(chosen), at_once)]
-    alone: list[tuple[Task, ...]] = []
-    for group, found in run_each(judge, groups, options.jobs, SECONDS_A_GROUP):
-        if isinstance(found, str):
-            alone += [(task,) for task in group]
-        else:
-            keep(found)
-    for (task,), found in run_each(judge, alone, options.jobs, SECONDS_A_GROUP):
-        call = "-".join(filter(None, task))
-        keep({task: [Verdict(call, "crash", found)]} if isinstance(found, str) else found)
-    verdicts = [item for task in tasks for item in known.get(task, ())]
-    if options.json:
-        options.json.write_text(json.dumps([asdict(item) for item in verdicts], indent=1))
-    if not options.filter and not options.no_docs:
-        fresh = len(chosen) == len(tasks)
-        left = sum(task not in known for task in tasks)
-        DOCS.write_text(markdown(verdicts, torch.__version__, types, left, fresh))
-    counts = Counter(item.verdict for item in verdicts)
-    seconds = time.perf_counter() - started
-    print(f"{len(chosen)} of {len(tasks)} tasks in {seconds:.0f} s: {dict(counts)}")
-    return 1 if counts["wrong"] + counts["crash"] else 0
+    work = campaign.Campaign(
+        f"torch-operators-{torch.__version__}",
+        DOCS,
+        Verdict,
+        judge,
+        crashed,
+        lambda verdicts, left, fresh: markdown(verdicts, torch.__version__, types, left, fresh),
+        CALLS_AT_ONCE if options.types else CALLS_AT_ONCE // 3,
+    )
+    names = [name for name in operators() if re.search(options.filter, name)]
+    return campaign.run(work, [(name, kind) for kind in types for name in names], options)
 
 
 if __name__ == "__main__":
