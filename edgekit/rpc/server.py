@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
@@ -21,7 +21,7 @@ from edgekit.base.events import SILENT, Events
 from edgekit.base.measurer import Measurer
 from edgekit.base.options import option
 from edgekit.base.signals import signal_meaning
-from edgekit.devices.linux.agent_messages import AgentMessages
+from edgekit.devices.linux.agent_messages import AgentMessages, ServerState
 from edgekit.devices.linux.forwarding import LocalForward, bring
 from edgekit.devices.linux.hostkeys import UntrustedHostKey
 from edgekit.devices.linux.remote_command import Finished, guarded
@@ -215,18 +215,17 @@ class _AgentFollower:
 
     def take(self, line: str) -> None:
         message = self.messages.take(line)
-        if message is not None:
-            self._state(message)
+        if isinstance(message, ServerState):
+            self._react(message)
 
-    def _state(self, message: Mapping[str, object]) -> None:
-        state, port = message.get("state"), message.get("port")
+    def _react(self, message: ServerState) -> None:
+        state, port, reason = message.state, message.port, message.reason
         name, events = self._serving.device, self._server.events
-        reason = str(message.get("reason", ""))[:200]
-        if state == "listening" and isinstance(port, int) and 0 < port < 1 << 16:
+        if state == "listening" and port is not None:
             self._forward.lead_to(port)
             if self._serving.tracker is None:
                 self._up()
-        elif state == "wants tracker" and isinstance(port, int) and 0 < port < 1 << 16:
+        elif state == "wants tracker" and port is not None:
             self._bring_tracker(port)
         elif state == "registered":
             self._up()
@@ -237,9 +236,9 @@ class _AgentFollower:
             self._server.changed(ServingEvent("no tracker", reason))
         elif state == "in use":
             events.note(f"{name} is in use")
-            self._server.changed(ServingEvent("in use", offer=str(message.get("offer", ""))[:200]))
+            self._server.changed(ServingEvent("in use", offer=message.offer))
         elif state == "free":
-            ending = str(message.get("session", ""))[:80]
+            ending = message.session
             tell = events.note if ending in _SESSIONS_THAT_END_WELL else events.warn
             tell(f"{name} is free again; its session: {ending}")
             self._server.changed(ServingEvent("free", ending))

@@ -14,12 +14,12 @@ import time
 from typing import IO
 
 from edgekit.base.child import Channel
-from edgekit.base.children import NEUTRAL_FOLDER, NOTHING, start
+from edgekit.base.children import NEUTRAL_FOLDER, NOTHING, Streams, start
 from edgekit.base.errors import EdgekitError
 from edgekit.base.events import Events, Warned
 from edgekit.base.failure import failure_of
-from edgekit.base.json_reader import read_json
 from edgekit.base.parent_process import parent_environment
+from edgekit.devices.linux.agent_messages import AgentMessages, ServerState
 from edgekit.rpc.protocol import LOOPBACK
 from edgekit.rpc.server import ServePlan, Serving, serve_device
 from edgekit.tuning.messages import LocalPlan, Trouble, Up
@@ -64,7 +64,7 @@ def _serve_local(plan: LocalPlan, channel: Channel) -> None:
             ],
             folder=NEUTRAL_FOLDER,
             environment={**os.environ, **threads, **parent_environment()},
-            stderr=NOTHING,
+            streams=Streams(errors=NOTHING),
         ) as agent:
             assert agent.stdout is not None
             _follow(agent.stdout, channel)
@@ -74,18 +74,17 @@ def _serve_local(plan: LocalPlan, channel: Channel) -> None:
 
 
 def _follow(lines: IO[bytes], channel: Channel) -> None:
-    port = 0
+    port, messages = 0, AgentMessages()
     for line in lines:
-        try:
-            message = read_json(line)
-        except ValueError:
+        message = messages.take(line.decode(errors="replace"))
+        if not isinstance(message, ServerState):
             continue
-        if message.get("state") == "listening":
-            port = int(message["port"])
-        elif message.get("state") == "registered":
+        if message.state == "listening" and message.port is not None:
+            port = message.port
+        elif message.state == "registered":
             channel.send(Up(port, "hardware"))
-        elif message.get("state") == "turned away":
-            channel.send(Trouble(str(message.get("reason", ""))))
+        elif message.state == "turned away":
+            channel.send(Trouble(message.reason))
 
 
 def _end_with_search(channel: Channel) -> None:

@@ -11,13 +11,13 @@ import json
 import os
 import re
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+from edgekit.base.decode import Convert, decode_json
 from edgekit.base.errors import DeviceError, EdgekitError
-from edgekit.base.json_reader import read_json
 from edgekit.base.wording import PURPOSE, printable
 from edgekit.devices.linux.probe import FOLDER
 
@@ -65,23 +65,77 @@ done
 """
 
 
-@dataclass(frozen=True)
+def checked_digest(value: object) -> str | None:
+    return value if isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value) else None
+
+
+def checked_seconds(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return float(value) if 0 <= value < 1e9 else None
+
+
+def device_time(seconds: int) -> str | None:
+    """Return a device's clock in UTC; None if it is out of range."""
+    if not 0 <= seconds <= _LATEST_CLOCK:
+        return None
+    return _utc(datetime.fromtimestamp(seconds, timezone.utc))
+
+
+def _clock(value: object) -> str | None:
+    return device_time(value) if type(value) is int else None
+
+
+def checked_time(value: object) -> str | None:
+    """Return a time as `now` writes it; None for anything else."""
+    pattern = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z"
+    return value if isinstance(value, str) and re.fullmatch(pattern, value) else None
+
+
+def _text(value: object) -> str | None:
+    return clean(value) if isinstance(value, str) else None
+
+
+def _event(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError
+    return clean(value)[:40]
+
+
+def _lines(value: object) -> tuple[str, ...]:
+    lines = value[:_MOST_LAST_LINES] if isinstance(value, list) else ()
+    return tuple(clean(str(line)) for line in lines)
+
+
+def clean(text: str) -> str:
+    """Return one line of bounded length, without terminal control characters."""
+    return printable(" ".join(text[: 4 * _LONGEST_TEXT].split()))[:_LONGEST_TEXT]
+
+
+def _utc(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+_Text = Annotated[str | None, Convert("text", _text)]
+
+
+@dataclass(frozen=True, kw_only=True)
 class LogEntry:
     """An entry of the log. Unknown is None."""
 
-    time: str | None
+    time: Annotated[str | None, Convert("a time", checked_time)] = None
     """Time in UTC, by the clock of the machine that edgekit ran on."""
-    clock: str | None
+    clock: Annotated[str | None, Convert("seconds", _clock)] = None
     """Time in UTC, by the device's own clock."""
-    event: str
+    event: Annotated[str, Convert("a word", _event)]
     """One of: run, verified, measured, deployed, rolled back, tidied up."""
-    failed: bool
-    by: str | None
-    model: str | None
-    digest: str | None
-    seconds: float | None
-    message: str | None
-    last_lines: tuple[str, ...]
+    failed: Annotated[bool, Convert("true or false", lambda value: value is True)] = False
+    by: _Text = None
+    model: _Text = None
+    digest: Annotated[str | None, Convert("a digest", checked_digest)] = None
+    seconds: Annotated[float | None, Convert("seconds", checked_seconds)] = None
+    message: _Text = None
+    last_lines: Annotated[tuple[str, ...], Convert("lines", _lines)] = ()
     """Last lines that the failed program wrote."""
 
 
@@ -163,64 +217,6 @@ def parse_line(line: str) -> LogEntry | None:
     if len(line) > _LONGEST_LINE:
         return None
     try:
-        said = read_json(line)
-    except (ValueError, RecursionError):
+        return decode_json(LogEntry, line, ignore_unknown=True)
+    except ValueError:
         return None
-    if not isinstance(said, dict) or not isinstance(said.get("event"), str):
-        return None
-    seconds, last = said.get("seconds"), said.get("last_lines")
-    return LogEntry(
-        time=checked_time(said.get("time")),
-        clock=_clock(said.get("clock")),
-        event=clean(said["event"])[:40],
-        failed=said.get("failed") is True,
-        by=_text(said, "by"),
-        model=_text(said, "model"),
-        digest=checked_digest(said.get("digest")),
-        seconds=checked_seconds(seconds),
-        message=_text(said, "message"),
-        last_lines=tuple(clean(str(text)) for text in last[:_MOST_LAST_LINES])
-        if isinstance(last, list)
-        else (),
-    )
-
-
-def checked_digest(value: object) -> str | None:
-    return value if isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value) else None
-
-
-def checked_seconds(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    return float(value) if 0 <= value < 1e9 else None
-
-
-def device_time(seconds: int) -> str | None:
-    """Return a device's clock in UTC; None if it is out of range."""
-    if not 0 <= seconds <= _LATEST_CLOCK:
-        return None
-    return _utc(datetime.fromtimestamp(seconds, timezone.utc))
-
-
-def _clock(value: object) -> str | None:
-    return device_time(value) if type(value) is int else None
-
-
-def checked_time(value: object) -> str | None:
-    """Return a time as `now` writes it; None for anything else."""
-    pattern = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z"
-    return value if isinstance(value, str) and re.fullmatch(pattern, value) else None
-
-
-def _text(said: Mapping[str, object], key: str) -> str | None:
-    value = said.get(key)
-    return clean(value) if isinstance(value, str) else None
-
-
-def clean(text: str) -> str:
-    """Return one line of bounded length, without terminal control characters."""
-    return printable(" ".join(text[: 4 * _LONGEST_TEXT].split()))[:_LONGEST_TEXT]
-
-
-def _utc(moment: datetime) -> str:
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -11,10 +11,11 @@ import json
 import logging
 import shlex
 import time
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
 
+from edgekit.base.decode import Convert, Count, decode_json
 from edgekit.base.errors import DeviceError
-from edgekit.base.json_reader import read_json
 from edgekit.base.wording import printable
 from edgekit.devices.linux.forwarding import ChannelOpener
 from edgekit.devices.linux.handshake import SECONDS_TO_LOG_IN, WatchedSocket
@@ -37,6 +38,23 @@ _MOST_LINES = 200
 _SCRIPT = """\
 PATH=$PATH:$HOME/.local/bin:/usr/local/bin; export PATH
 exec "$1" farm gate --device "$2\""""
+
+
+_Words = Annotated[str, Convert("text", lambda said: printable(str(said or "")[:300]))]
+
+
+@dataclass(frozen=True)
+class GateAnswer:
+    """What the gate of a joined host says; none of it is trusted."""
+
+    key: str = ""
+    """The fingerprint of the host key that its SSH will show."""
+    blank: bool = False
+    """Whether the line's microcontroller has no firmware."""
+    written: Count | None = None
+    """The bytes of firmware that were written."""
+    error: _Words | None = None
+    hint: _Words = ""
 
 
 def log_in_through(entry: JoinedEntry, host: ChannelOpener) -> tuple[Hop, Transport, WatchedSocket]:
@@ -72,20 +90,18 @@ def _key_of(entry: JoinedEntry, channel: Channel) -> str:
             byte = channel.recv(1)
             if not byte or len(line) > _LONGEST_LINE or time.monotonic() > deadline:
                 last = channel.recv_stderr(_LONGEST_LINE) if channel.recv_stderr_ready() else b""
-                said = last.decode(errors="replace").strip().splitlines()
-                raise _unusable(entry, said[-1][:300] if said else "edgekit there hung up")
+                words = last.decode(errors="replace").strip().splitlines()
+                raise _unusable(entry, words[-1][:300] if words else "edgekit there hung up")
             line += byte
         text = line.decode(errors="replace")
         if text.startswith(MARK):
             try:
-                document = read_json(text.removeprefix(MARK))
-                if "error" in document:
-                    hint = printable(str(document.get("hint", ""))[:300])
-                    message = printable(str(document["error"])[:300])
-                    raise DeviceError(message, hint=hint or "see that host")
-                return str(document["key"])
-            except (ValueError, TypeError, KeyError) as error:
+                said = decode_json(GateAnswer, text.removeprefix(MARK), ignore_unknown=True)
+            except ValueError as error:
                 raise _unusable(entry, "its first line is invalid") from error
+            if said.error is not None:
+                raise DeviceError(said.error, hint=said.hint or "see that host")
+            return said.key
     raise _unusable(entry, "the host's shell prints too much before edgekit starts")
 
 

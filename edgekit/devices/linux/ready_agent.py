@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,7 +15,13 @@ from edgekit.base.errors import DeviceError
 from edgekit.base.options import option
 from edgekit.base.signals import signal_meaning
 from edgekit.base.wording import counted
-from edgekit.devices.linux.agent_messages import STARTING, AgentInfo, AgentMessages, parse_info
+from edgekit.devices.linux.agent_messages import (
+    STARTING,
+    AgentInfo,
+    AgentMessage,
+    AgentMessages,
+    parse_info,
+)
 from edgekit.devices.linux.preflight import lacks_libraries
 from edgekit.devices.linux.remote_command import CommandEnded, CommandTimeout, Finished
 from edgekit.devices.local.crashes import failure_hint, signal_hint
@@ -88,7 +94,7 @@ class ReadyAgent:
         words: Sequence[str],
         batch: Sequence[Sequence[Array]],
         messages: AgentMessages,
-        follow: Callable[[Mapping[str, object]], None] | None = None,
+        follow: Callable[[AgentMessage], None] | None = None,
     ) -> Finished:
         """Call the agent with a batch of samples, and wait for the end."""
         with self.calling(words, batch, messages, 0, follow) as call:
@@ -101,7 +107,7 @@ class ReadyAgent:
         batch: Sequence[Sequence[Array]],
         messages: AgentMessages,
         outputs: int,
-        follow: Callable[[Mapping[str, object]], None] | None = None,
+        follow: Callable[[AgentMessage], None] | None = None,
     ) -> Iterator[AgentCall]:
         """Run a call to its end. A successful one gives `outputs` outputs for each sample."""
         folders = [f"{_BATCH_FOLDER}-{number}" for number in range(len(batch))]
@@ -136,7 +142,7 @@ class ReadyAgent:
         command: RemoteCommand,
         mark: str,
         messages: AgentMessages,
-        follow: Callable[[Mapping[str, object]], None] | None,
+        follow: Callable[[AgentMessage], None] | None,
     ) -> Finished:
         """Read messages until the call ends, without what the model printed in between."""
         try:

@@ -4,14 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
+from edgekit.base.decode import Convert, decode
 from edgekit.base.events import Events, Stage
 from edgekit.base.wording import printable
 
 WORKING = "working"
 """Key of such a message, whose value is a sentence."""
 _LONGEST = 160
+
+
+@dataclass(frozen=True)
+class Working:
+    """The message of a region that does something slow."""
+
+    working: Annotated[str, Convert("a sentence", lambda said: printable(str(said))[:_LONGEST])]
+
+
+def working_in(message: Mapping[str, object]) -> Working | None:
+    """Return the message of a region, if this is one."""
+    return decode(Working, message, ignore_unknown=True) if WORKING in message else None
 
 
 class WorkShown:
@@ -29,13 +43,13 @@ class WorkShown:
     def __exit__(self, *error: Any) -> None:
         self._open.__exit__(*error)
 
-    def hear(self, message: Mapping[str, object]) -> None:
-        said = message.get(WORKING)
-        if not isinstance(said, str):
+    def hear(self, message: object) -> None:
+        """Show a region's message; any other ends the stage."""
+        if not isinstance(message, Working):
             self._stage = None
             self._open.close()
             return
         if self._stage is None:
             stage = self._events.stage(f"prepare the model on {self._device}")
             self._stage = self._open.enter_context(stage)
-        self._stage.advance(0, printable(said)[:_LONGEST])
+        self._stage.advance(0, message.working)

@@ -21,7 +21,12 @@ from edgekit.devices.base import (
     RunResult,
     SessionBase,
 )
-from edgekit.devices.linux.agent_messages import AgentMessages, parse_bench
+from edgekit.devices.linux.agent_messages import (
+    AgentMessage,
+    AgentMessages,
+    AgentPhase,
+    parse_bench,
+)
 from edgekit.devices.linux.device_log import clean, log_line
 from edgekit.devices.linux.observing import Observer, observe_board
 from edgekit.devices.linux.ready_agent import ReadyAgent
@@ -189,16 +194,19 @@ class _Follow:
         self._observer = observer
         self._done = 0
 
-    def __call__(self, message: Mapping[str, object]) -> None:
+    def __call__(self, message: AgentMessage) -> None:
         self._work.hear(message)
-        progress, phase = message.get("progress"), str(message.get("phase", ""))[:40]
-        if phase == "measuring":
-            self._observer.begin()
-        elif phase == "profiling":
+        if not isinstance(message, AgentPhase):
+            return
+        if message.phase == "profiling":
             self._observer.end()
-        if isinstance(progress, int) and phase != "profiling":
-            now = progress + (self._warmup if phase == "measuring" else 0)
-            self._stage.advance(now - self._done, phase)
+            return
+        is_measuring = message.phase == "measuring"
+        if is_measuring:
+            self._observer.begin()
+        if message.progress is not None:
+            now = message.progress + (self._warmup if is_measuring else 0)
+            self._stage.advance(now - self._done, message.phase)
             self._done = now
 
 

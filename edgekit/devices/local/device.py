@@ -24,7 +24,7 @@ from edgekit.devices.base import (
 from edgekit.devices.bench_answer import BenchAnswer, decoded_answer
 from edgekit.devices.device import Device
 from edgekit.devices.linux.observing import observe_this_machine
-from edgekit.devices.linux.region_work import WORKING, WorkShown
+from edgekit.devices.linux.region_work import WorkShown, working_in
 from edgekit.devices.tensors import in_order, named_outputs
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class LocalSession(SessionBase):
                 arrays = in_order(self.bundle, sample)
                 with WorkShown(self.events, self.name) as work:
                     for frame in worker.ask("running", {"do": "run"}, arrays):
-                        work.hear(frame.message)
+                        work.hear(working_in(frame.message))
                 outputs = named_outputs(self.bundle, frame.arrays, arrays)
                 yield RunResult(outputs, frame.message["nanoseconds"] / 1e9)
 
@@ -103,7 +103,7 @@ class LocalSession(SessionBase):
         """Do nothing: the caller gets the error."""
 
     def bench(self, inputs: Mapping[str, Array], plan: BenchPlan) -> BenchSamples:
-        message = {
+        request = {
             "do": "bench",
             "warmup": plan.warmup,
             "runs": plan.runs,
@@ -119,9 +119,10 @@ class LocalSession(SessionBase):
             WorkShown(self.events, self.name) as work,
         ):
             done = 0
-            for frame in worker.ask("being measured", message, in_order(self.bundle, inputs)):
-                work.hear(frame.message)
-                if WORKING in frame.message:
+            for frame in worker.ask("being measured", request, in_order(self.bundle, inputs)):
+                message = working_in(frame.message)
+                work.hear(message)
+                if message is not None:
                     continue
                 if "progress" not in frame.message:
                     stage.result = counted(frame.arrays[0].size, "run")

@@ -4,19 +4,20 @@ the line, and writes the firmware with the tools that it has.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from edgekit.base.decode import decode_json
 from edgekit.base.errors import DeviceError
 from edgekit.base.events import Events
 from edgekit.base.files import storage_errors
-from edgekit.base.json_reader import read_json
-from edgekit.base.wording import printable, size
+from edgekit.base.wording import size
 from edgekit.devices.flash.job import FlashJob
 from edgekit.devices.linux.connection import Connection, connect
 from edgekit.devices.linux.hostkeys import Ask
+from edgekit.devices.linux.joined_host import GateAnswer
 from edgekit.devices.linux.remote_command import RemoteCommand
 from edgekit.devices.serial.lab_host import ChannelPort, ended_after
 from edgekit.project.devices import JoinedEntry, SshEntry
@@ -75,7 +76,7 @@ class JoinedLine:
 
     def is_blank(self) -> bool:
         with self.connection.command((BLANK,)) as command:
-            return self._answer(command).get("blank") is True
+            return self._answer(command).blank
 
     def write(self, job: FlashJob, events: Events) -> int:
         with storage_errors("read the firmware", job.firmware.path):
@@ -85,8 +86,8 @@ class JoinedLine:
             self.connection.command((WRITE, str(len(data)))) as command,
         ):
             command.send(data, _SECONDS_TO_SEND)
-            written = self._answer(command, _SECONDS_TO_WRITE).get("written")
-            if not isinstance(written, int):
+            written = self._answer(command, _SECONDS_TO_WRITE).written
+            if written is None:
                 raise self._invalid()
             stage.result = size(written)
         return written
@@ -99,19 +100,14 @@ class JoinedLine:
             with ended_after(command):
                 yield ChannelPort(command, str(self.entry.address))
 
-    def _answer(
-        self, command: RemoteCommand, seconds: float = _SECONDS_TO_ANSWER
-    ) -> Mapping[str, Any]:
+    def _answer(self, command: RemoteCommand, seconds: float = _SECONDS_TO_ANSWER) -> GateAnswer:
         try:
-            answer = read_json(command.read_line(seconds))
+            answer = decode_json(GateAnswer, command.read_line(seconds), ignore_unknown=True)
         except ValueError as error:
             raise self._invalid() from error
-        if not isinstance(answer, dict):
-            raise self._invalid()
-        if "error" in answer:
-            said = printable(str(answer["error"])[:300])
-            hint = printable(str(answer.get("hint") or "")[:300])
-            raise DeviceError(f"{self.entry.host.name} says: {said}", hint=hint or "see that host")
+        if answer.error is not None:
+            said = f"{self.entry.host.name} says: {answer.error}"
+            raise DeviceError(said, hint=answer.hint or "see that host")
         return answer
 
     def _invalid(self) -> DeviceError:

@@ -14,16 +14,24 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any, Literal, TypeVar
 
 from edgekit.base.children import Done, TimeoutExpired, run
+from edgekit.base.decode import Check, DecodeError, Range, decode
 from edgekit.base.errors import DeviceError, MissingToolError
 from edgekit.base.files import storage_errors
 from edgekit.base.paths import data_dir, named_path
 from edgekit.base.programs import find_program
 from edgekit.devices.base import DeviceBusy
 from edgekit.devices.serial.lock import line_lock
-from edgekit.project.devices import PlaceEntry, SshEntry, is_host, is_user
+from edgekit.project.devices import (
+    HOST_EXPECTED,
+    USER_EXPECTED,
+    PlaceEntry,
+    SshEntry,
+    is_host,
+    is_user,
+)
 
 _CLIENT = "labgrid-client"
 _ENVIRONMENT = "LG_ENV"
@@ -32,7 +40,43 @@ _SECONDS = 60.0
 _OURS = b"acquired"
 _ALREADY_OURS = re.compile(r"You have already acquired place [^ ]+\.\s*$")
 _RESOURCE = re.compile(r"^Acquired resource .*\((?P<path>[^()]+)\):$")
-_PROTOCOLS = {"raw": "socket", "rfc2217": "rfc2217"}
+_SCHEMES = {"raw": "socket", "rfc2217": "rfc2217"}
+"""Pyserial's word for each protocol of a NetworkSerialPort."""
+
+T = TypeVar("T")
+_Host = Annotated[str, Check(HOST_EXPECTED, is_host)]
+_Port = Annotated[int, Range(1, (1 << 16) - 1)]
+
+
+@dataclass(frozen=True)
+class _Extra:
+    """What an exporter says of the way to its resource."""
+
+    proxy: _Host | None = None
+    proxy_required: bool = False
+
+
+@dataclass(frozen=True)
+class NetworkService:
+    """A resource of labgrid: where SSH answers."""
+
+    address: _Host
+    username: Annotated[str, Check(USER_EXPECTED, is_user)] | None = None
+    port: _Port = 22
+    extra: _Extra | None = None
+
+    @property
+    def proxy(self) -> str | None:
+        return self.extra.proxy if self.extra is not None and self.extra.proxy_required else None
+
+
+@dataclass(frozen=True)
+class NetworkSerialPort:
+    """A resource of labgrid: where a serial line answers."""
+
+    host: _Host
+    port: _Port
+    protocol: Literal["raw", "rfc2217"] = "rfc2217"
 
 
 @dataclass(frozen=True)
@@ -46,44 +90,37 @@ class Place:
     def reached(self, entry: PlaceEntry) -> SshEntry:
         """Fill in the address of its NetworkService where the entry has none."""
         login = entry.login or SshEntry(entry.name, entry.board)
-        found = self._resource("NetworkService")
-        host, user, port = found.get("address"), found.get("username"), found.get("port", 22)
-        if not isinstance(host, str) or not is_host(host) or not _is_port(port):
-            raise self._nonsense("NetworkService")
-        if user is not None and not (isinstance(user, str) and is_user(user)):
-            raise self._nonsense("NetworkService")
+        found = self._resource(NetworkService)
         return replace(
             login,
-            host=login.host or host,
-            user=login.user or user or None,
-            port=login.port or port,
-            proxy=login.proxy or _proxy(found),
+            host=login.host or found.address,
+            user=login.user or found.username,
+            port=login.port or found.port,
+            proxy=login.proxy or found.proxy,
         )
 
     @property
     def serial(self) -> str:
         """Return the address of its NetworkSerialPort, as pyserial opens it."""
-        found = self._resource("NetworkSerialPort")
-        host, port = found.get("host"), found.get("port")
-        scheme = _PROTOCOLS.get(str(found.get("protocol", "rfc2217")))
-        if not isinstance(host, str) or not is_host(host) or not _is_port(port) or scheme is None:
-            raise self._nonsense("NetworkSerialPort")
-        return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+        found = self._resource(NetworkSerialPort)
+        host = f"[{found.host}]" if ":" in found.host else found.host
+        return f"{_SCHEMES[found.protocol]}://{host}:{found.port}"
 
-    def _resource(self, kind: str) -> Mapping[str, Any]:
-        if kind not in self.resources:
-            there = ", ".join(sorted(self.resources)) or "nothing"
+    def _resource(self, kind: type[T]) -> T:
+        word = kind.__name__
+        if word not in self.resources:
+            others = ", ".join(sorted(self.resources)) or "nothing"
             raise DeviceError(
-                f"the labgrid place {self.name} has no {kind}, but {there}",
+                f"the labgrid place {self.name} has no {word}, but {others}",
                 hint=f"export one and match it: {_CLIENT} -p {self.name} add-match PATTERN",
             )
-        return self.resources[kind]
-
-    def _nonsense(self, kind: str) -> DeviceError:
-        return DeviceError(
-            f"labgrid's description of the {kind} of {self.name} is invalid",
-            hint=f"{_CLIENT} -p {self.name} show; its exporter's file says so",
-        )
+        try:
+            return decode(kind, self.resources[word], ignore_unknown=True)
+        except DecodeError as error:
+            raise DeviceError(
+                f"labgrid's description of the {word} of {self.name} is invalid: {error}",
+                hint=f"{_CLIENT} -p {self.name} show; its exporter's file says so",
+            ) from error
 
 
 @dataclass
@@ -199,18 +236,6 @@ def _parameters(block: str) -> Mapping[str, Any]:
     except (ValueError, SyntaxError, KeyError, TypeError, RecursionError, MemoryError):
         return {}
     return parameters if isinstance(parameters, dict) else {}
-
-
-def _proxy(found: Mapping[str, Any]) -> str | None:
-    extra = found.get("extra")
-    if not isinstance(extra, dict) or extra.get("proxy_required") is not True:
-        return None
-    proxy = extra.get("proxy")
-    return proxy if isinstance(proxy, str) and is_host(proxy) else None
-
-
-def _is_port(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 16
 
 
 def _note(lock: int, text: bytes) -> None:

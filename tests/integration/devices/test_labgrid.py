@@ -23,7 +23,7 @@ from support.ssh_server import SshServer, ssh_server
 
 from edgekit.base.errors import DeviceError
 from edgekit.devices.base import DeviceBusy
-from edgekit.devices.serial.labgrid import acquired
+from edgekit.devices.serial.labgrid import NetworkService, acquired
 
 PATH = labgrid_path()
 pytestmark = needs("labgrid", "sshd", "rsync")
@@ -189,7 +189,7 @@ def test_a_serial_port_and_what_is_not_there(lab: Labgrid, monkeypatch: pytest.M
     with acquired("wing") as place:
         assert place.serial == "socket://127.0.0.1:4001"
         with pytest.raises(DeviceError, match="has no NetworkService"):
-            place._resource("NetworkService")
+            place._resource(NetworkService)
     with pytest.raises(DeviceError, match="nowhere"), acquired("nowhere"):
         pass
 

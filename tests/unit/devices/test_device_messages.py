@@ -9,7 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgekit.base.errors import DeviceError
-from edgekit.devices.linux.agent_messages import AgentMessages, parse_bench, parse_info
+from edgekit.devices.linux.agent_messages import (
+    STARTING,
+    AgentMessages,
+    parse_bench,
+    parse_info,
+)
 from edgekit.devices.linux.preflight import missing_features, parse_libraries, required_features
 from edgekit.devices.linux.probe import check_place, parse_answer
 
@@ -104,6 +109,26 @@ def test_whatever_an_agent_says_breaks_nothing(line: str) -> None:
     for parse in (parse_info, lambda text, name: parse_bench(messages.answer or {}, name)):
         with pytest.raises(DeviceError, match="makes no sense"):
             parse(line, "pi")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"phase": 5},
+        {"phase": "measuring", "progress": -1},
+        {"sample": "0", "nanoseconds": "7"},
+        {"error": ["no"]},
+        {"state": "listening", "port": 70_000},
+    ],
+)
+def test_a_message_that_does_not_fit_its_kind_is_a_print_of_the_model(
+    message: dict[str, object],
+) -> None:
+    messages = AgentMessages()
+
+    assert messages.take(json.dumps(message)) is None
+    assert (messages.phase, messages.samples, messages.error) == (STARTING, [], None)
+    assert messages.answer is None
 
 
 def test_the_targets_instructions_are_looked_up_on_every_core() -> None:

@@ -57,7 +57,7 @@ def test_a_serial_port_comes_from_the_network_serial_port() -> None:
 )
 def test_what_makes_no_sense_is_refused(params: str) -> None:
     text = f"Acquired resource 'x' (a/b/NetworkService/x):\n  {{'params': {params}}}\n"
-    with pytest.raises(DeviceError):
+    with pytest.raises(DeviceError, match="is invalid: "):
         shown(text).reached(ENTRY)
 
 
