@@ -8,6 +8,7 @@ import numpy as np
 
 from edgekit.aot.operators import Conv2D, DepthwiseConv2D, FixedPoint, FullyConnected, Rescale
 from edgekit.base.arrays import Array
+from edgekit.base.fixed_point import mantissa_and_exponent
 
 INT8 = (-128, 127)
 ADD_LEFT_SHIFT = 20
@@ -18,13 +19,7 @@ _SOFTMAX_INTEGER_BITS = 5
 
 def fixed_point(factor: float) -> FixedPoint:
     """Return the fixed-point number nearest to a factor that is not negative."""
-    if factor == 0.0:
-        return FixedPoint(0, 0)
-    fraction, exponent = math.frexp(factor)
-    multiplier = math.floor(fraction * 2**31 + 0.5)
-    if multiplier == 2**31:
-        multiplier, exponent = multiplier // 2, exponent + 1
-    return FixedPoint(0, 0) if exponent < -31 else FixedPoint(multiplier, exponent)
+    return FixedPoint(*mantissa_and_exponent(factor))
 
 
 def multiply(value: int, factor: FixedPoint) -> int:

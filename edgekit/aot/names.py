@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from edgekit.base.wording import unique_name
+
 _LONGEST = 48
 _KIND = re.compile(
     r"(biasadd|matmul|relu6?|add|mul|conv2d|depthwise|avgpool|maxpool|softmax)[0-9]*"
@@ -96,9 +98,4 @@ class Unique:
         self._taken = set(taken)
 
     def name(self, wanted: str) -> str:
-        found, number = wanted, 1
-        while found in self._taken:
-            number += 1
-            found = f"{wanted}_{number}"
-        self._taken.add(found)
-        return found
+        return unique_name(wanted, self._taken)

@@ -37,6 +37,11 @@ def positive(axes: Sequence[int], rank: int) -> tuple[int, ...]:
     return tuple(axis + rank if axis < 0 else axis for axis in axes)
 
 
+def require_layout(attrs: Any, wanted: str) -> None:
+    if str(attrs.layout) != wanted or str(attrs.out_layout) not in ("", wanted):
+        raise Refused(f"its layout is {attrs.layout}")
+
+
 def per_channel(match: Match, part: str, channels: int, behind: int) -> Any:
     """Return a constant with one number per channel, flat; `behind` axes follow the channels'."""
     import numpy as np

@@ -100,6 +100,11 @@ class OwnListener(socket.socket):
             else:
                 yield connection
 
+    def serve_each(self, serve: Callable[[socket.socket], None]) -> None:
+        """Serve each connection in a thread of its own, until the listener is closed."""
+        for client in self.connections():
+            threading.Thread(target=serve, args=(client,), daemon=True).start()
+
 
 def listen_on_loopback(port: int, told: Callable[[str], None] = lambda text: None) -> OwnListener:
     """Listen on a loopback port, 0 for any. `told` gets the refused connections of others."""

@@ -21,6 +21,16 @@ _POWERS_OF_TWO = tuple(
 _DIGITS = re.compile(r"([0-9]+)")
 
 
+def unique_name(wanted: str, taken: set[str]) -> str:
+    """Return a name that is not taken, with a number if necessary, and take it."""
+    name, number = wanted, 1
+    while name in taken:
+        number += 1
+        name = f"{wanted}_{number}"
+    taken.add(name)
+    return name
+
+
 def natural(name: object) -> tuple[tuple[str | int, ...], str]:
     """Return the key that sorts names as people count: img2 before img10."""
     text = str(name)

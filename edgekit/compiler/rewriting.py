@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tvm
+import tvm_ffi
 from tvm import relax, tirx
 
 from edgekit.compiler.macs import ShapeDependsOnDataError, shape_of
@@ -31,6 +32,20 @@ def rewriting(
         return mutator.builder_.get()
 
     return module_pass(name, transform)
+
+
+def nodes_in(tree: Any, kinds: Any) -> list[Any]:
+    """Return the nodes of a kind, or of several, in an expression or a statement."""
+    found: list[Any] = []
+    tvm_ffi.structural_walk(tree, (kinds, found.append))
+    return found
+
+
+def resolved(expression: Any, values: Mapping[Any, Any]) -> Any:
+    """Return the expression behind variables, by the values that are bound to them."""
+    while isinstance(expression, relax.Var) and expression in values:
+        expression = values[expression]
+    return expression
 
 
 def on_kernels(name: str, rewrite: Callable[[Any], Any]) -> Any:

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-import tvm_ffi
 from tvm import ir, tirx
 
 from edgekit.aot.c_text import C_TYPES, float_text, integer_text
 from edgekit.aot.loops.helpers import INTEGERS, SIGNED, WRAPPING
 from edgekit.compiler.passes.propagate_nan import is_of_two_computed
+from edgekit.compiler.rewriting import nodes_in
 
 
 class NotInCError(Exception):
@@ -240,7 +240,7 @@ class Expressions:
 
 def may_overflow(sign: str, a: Any, b: Any, dtype: str) -> bool:
     """Return whether a sum, difference or product of loaded numbers may leave their type."""
-    if not (_loads(a) or _loads(b)):
+    if not (nodes_in(a, ir.TensorLoad) or nodes_in(b, ir.TensorLoad)):
         return False
     first, second = _range(a), _range(b)
     if sign == "*":
@@ -251,12 +251,6 @@ def may_overflow(sign: str, a: Any, b: Any, dtype: str) -> bool:
         ends = [first[0] - second[1], first[1] - second[0]]
     limits = np.iinfo(dtype)
     return min(ends) < limits.min or max(ends) > limits.max
-
-
-def _loads(e: Any) -> bool:
-    found: list[Any] = []
-    tvm_ffi.structural_walk(e, (ir.TensorLoad, found.append))
-    return bool(found)
 
 
 def _range(e: Any) -> tuple[int, int]:

@@ -26,7 +26,9 @@ from edgekit.aot.loops.statements import (
     with_unread_named,
     written,
 )
+from edgekit.base.wording import unique_name
 from edgekit.compiler.passes.propagate_nan import accumulates
+from edgekit.compiler.rewriting import nodes_in
 
 _STACK_BYTES = 256
 """The size above which an array is placed in the arena."""
@@ -163,7 +165,7 @@ class _Writer:
             condition = self.expressions.text(part.condition)
             return [Choice(condition, self.statements(part.then_case), no)]
         if isinstance(part, tirx.Bind):
-            name = self._name(_buffer_name(str(part.var.name)))
+            name = unique_name(_buffer_name(str(part.var.name)), self._taken)
             text = self.expressions.text(part.value)
             self.expressions.names[part.var] = name
             return [Line(f"const {C_TYPES[str(part.var.ty.dtype)]} {name} = {text};")]
@@ -179,11 +181,11 @@ class _Writer:
         last = self.expressions.text(part.min + part.extent)
         if _changes_its_end(part):
             # The number of rounds is that at the start.
-            end = self._name("end")
+            end = unique_name("end", self._taken)
             before.append(Line(f"const {kind} {end} = {last};"))
             last = end
         taken = set(self._taken)
-        name = self._name(_loop_name(str(part.loop_var.name)))
+        name = unique_name(_loop_name(str(part.loop_var.name)), self._taken)
         self.expressions.names[part.loop_var] = name
         body = self.statements(part.body)
         begin = self.expressions.text(part.min)
@@ -195,7 +197,7 @@ class _Writer:
         dtype = str(buffer.ty.dtype)
         if dtype not in C_TYPES:
             raise NotInCError(f"{dtype} has no C")
-        made = _Buffer(self._name(_buffer_name(str(buffer.name))), dtype)
+        made = _Buffer(unique_name(_buffer_name(str(buffer.name)), self._taken), dtype)
         self._buffers[buffer] = made
         if elements <= _STACK_BYTES // 4 and self._constant_indices.get(buffer, False):
             made.scalars = elements
@@ -246,15 +248,9 @@ class _Writer:
         return done
 
     def _condition(self, condition: Any) -> Condition:
-        variables: set[str] = set()
         names = self.expressions.names
-
-        def see(variable: Any) -> None:
-            if variable in names:
-                variables.add(names[variable])
-
-        tvm_ffi.structural_walk(condition, (ir.Var, see))
-        return Condition(self.expressions.condition(condition), frozenset(variables))
+        variables = frozenset(names[one] for one in nodes_in(condition, ir.Var) if one in names)
+        return Condition(self.expressions.condition(condition), variables)
 
     def _is_shared(self, group: list[Any]) -> bool:
         """Return whether loading once for all is equivalent: no store writes what they read."""
@@ -266,7 +262,7 @@ class _Writer:
         seen: dict[str, int] = {}
         for store in group:
             texts = {}
-            for load in _loads(store.value):
+            for load in nodes_in(store.value, ir.TensorLoad):
                 buffer = self._buffers[load.source]
                 if not buffer.scalars and buffer.name not in written_to:
                     texts[self._load_text(load)] = load
@@ -297,7 +293,7 @@ class _Writer:
         place = (
             _scalar(buffer, int(store.indices[0])) if buffer.scalars else f"{buffer.name}[{index}]"
         )
-        for load in _loads(store.value):
+        for load in nodes_in(store.value, ir.TensorLoad):
             source = self._buffers[load.source]
             if not source.scalars:
                 self._accesses.append(_Access(source.name, self._index(load.indices), place))
@@ -329,14 +325,6 @@ class _Writer:
         self.expressions.is_index = outer
         return text
 
-    def _name(self, wanted: str) -> str:
-        name, number = wanted, 1
-        while name in self._taken:
-            number += 1
-            name = f"{wanted}_{number}"
-        self._taken.add(name)
-        return name
-
     def _numbered(self, word: str) -> str:
         number = 0
         while f"{word}_{number}" in self._taken:
@@ -347,15 +335,9 @@ class _Writer:
 
 def _changes_its_end(part: Any) -> bool:
     """Return whether a loop's body writes to what its number of rounds is read from."""
-    read: list[Any] = []
-    written_to: list[Any] = []
-    for end in (part.min, part.extent):
-        tvm_ffi.structural_walk(end, (ir.TensorLoad, lambda load: read.append(load.source)))
-    if read:
-        tvm_ffi.structural_walk(
-            part.body, (tirx.BufferStore, lambda store: written_to.append(store.buffer))
-        )
-    return any(one.same_as(other) for one in read for other in written_to)
+    read = [load.source for end in (part.min, part.extent) for load in nodes_in(end, ir.TensorLoad)]
+    stores = nodes_in(part.body, tirx.BufferStore) if read else []
+    return any(one.same_as(store.buffer) for one in read for store in stores)
 
 
 def _scalar(buffer: _Buffer, index: int) -> str:
@@ -386,12 +368,6 @@ def _runs(parts: Sequence[Any]) -> Iterator[tuple[type, list[Any]]]:
 
 def _does_nothing(part: Any) -> bool:
     return isinstance(part, tirx.Evaluate) and isinstance(part.value, tirx.IntImm)
-
-
-def _loads(value: Any) -> list[Any]:
-    found: list[Any] = []
-    tvm_ffi.structural_walk(value, (ir.TensorLoad, lambda load: found.append(load)))
-    return found
 
 
 def _constant_indices(function: Any) -> dict[Any, bool]:

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import tvm
-import tvm_ffi
 from tvm import ir, s_tir, tirx
 
 from edgekit.compiler.passes.exact_differences import exact_differences
+from edgekit.compiler.rewriting import nodes_in
 from edgekit.compiler.schedules.blocks import Block, after, blocks_of, called_in, inline_into_last
 
 _MOST_WORDS = 4
@@ -227,13 +227,8 @@ def _is(expression: Any, variable: Any) -> bool:
 
 
 def _mentions(expression: Any, variables: list[Any]) -> bool:
-    found: list[bool] = []
-
-    def see(variable: Any) -> None:
-        found.append(any(variable.same_as(other) for other in variables))
-
-    tvm_ffi.structural_walk(expression, (ir.Var, see))
-    return any(found)
+    found = nodes_in(expression, ir.Var)
+    return any(one.same_as(other) for one in found for other in variables)
 
 
 def _lay_out(
@@ -268,14 +263,7 @@ def _lay_out(
 
 
 def _readers(function: Any, buffer: Any) -> int:
-    count = 0
-
-    def see(load: Any) -> None:
-        nonlocal count
-        count += bool(load.source.same_as(buffer))
-
-    tvm_ffi.structural_walk(function.body, (ir.TensorLoad, see))
-    return count
+    return sum(load.source.same_as(buffer) for load in nodes_in(function.body, ir.TensorLoad))
 
 
 def plain_loops(function: Any) -> Any:

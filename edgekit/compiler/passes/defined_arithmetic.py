@@ -26,7 +26,7 @@ from edgekit.compiler.llvm_functions import (
     on_bodies_with_functions,
     scalar,
 )
-from edgekit.compiler.rewriting import on_kernels
+from edgekit.compiler.rewriting import nodes_in, on_kernels
 
 _DIVISIONS = (tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod)
 _FUSES_WHAT_FOLLOWS, _OPAQUE = 4, 8
@@ -51,8 +51,7 @@ def one_division_a_kernel() -> Any:
 
 
 def _beginning_a_kernel(kernel: Any) -> Any:
-    found: list[Any] = []
-    tvm_ffi.structural_walk(kernel.body, (_DIVISIONS, found.append))
+    found = nodes_in(kernel.body, _DIVISIONS)
     if all(_is_safe(node.b) or not _INTEGER.fullmatch(str(node.ty)) for node in found):
         return kernel
     pattern = int((kernel.attrs or {}).get("op_pattern", _OPAQUE))

@@ -8,12 +8,13 @@ Fully connected layers alone round once.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from tvm import te, tirx
+
+from edgekit.base.fixed_point import mantissa_and_exponent
 
 ADD_LEFT_SHIFT = 20
 """The number of bits below the point in additions."""
@@ -36,13 +37,7 @@ class FixedPoint:
 
 def fixed_point(factor: float) -> FixedPoint:
     """Return the fixed-point number nearest to a factor that is not negative."""
-    if factor == 0.0:
-        return FixedPoint(0, 0)
-    fraction, exponent = math.frexp(factor)
-    mantissa = math.floor(fraction * 2**31 + 0.5)
-    if mantissa == 2**31:
-        mantissa, exponent = mantissa // 2, exponent + 1
-    return FixedPoint(0, 0) if exponent < -31 else FixedPoint(mantissa, exponent)
+    return FixedPoint(*mantissa_and_exponent(factor))
 
 
 def divided(number: FixedPoint, count: int) -> FixedPoint:

@@ -16,7 +16,7 @@ import numpy as np
 from tvm import relax
 
 from edgekit.base.tvm_compat import as_constant, constant_array
-from edgekit.compiler.rewriting import is_call, rewriting
+from edgekit.compiler.rewriting import is_call, resolved, rewriting
 
 CONVOLUTIONS = ("relax.nn.conv1d", "relax.nn.conv2d", "relax.nn.conv3d")
 BATCH_NORM = "relax.nn.batch_norm"
@@ -107,9 +107,7 @@ class _Folder(relax.PyExprMutator):  # type: ignore[misc]
         return _Affine(scale.astype("float32"), (beta - mean * scale).astype("float32"))
 
     def _value(self, expression: Any) -> Any:
-        while isinstance(expression, relax.Var) and expression in self._values:
-            expression = self._values[expression]
-        return expression
+        return resolved(expression, self._values)
 
     def _has_one_reader(self, variable: Any) -> bool:
         return self._readers.get(variable) == 1

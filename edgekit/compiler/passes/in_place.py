@@ -13,6 +13,8 @@ from typing import Any
 import tvm_ffi
 from tvm import ir, s_tir, sym, tirx
 
+from edgekit.compiler.rewriting import nodes_in
+
 _KINDS = frozenset(
     {
         tirx.ForKind.SERIAL,
@@ -60,7 +62,7 @@ def overwritable(kernel: Any) -> frozenset[int]:
         and _mentions(step.store, argument)
         == sum(
             load.source.same_as(argument) and _same(analyzer, load.indices, step.variables)
-            for load in _loads(step.store)
+            for load in nodes_in(step.store, ir.TensorLoad)
         )
     )
 
@@ -83,7 +85,7 @@ def pointwise(kernel: Any) -> frozenset[int]:
 
     def follow(step: _Step, places: Sequence[Any]) -> None:
         blocks[step.store.buffer] = step.realize.block
-        for load in _loads(step.store):
+        for load in nodes_in(step.store, ir.TensorLoad):
             # A stack of shifted reads reaches ever more places: only what still counts is followed.
             if not candidates & reached.get(load.source, frozenset()):
                 continue
@@ -114,7 +116,7 @@ def _reached(made: Mapping[Any, _Step], candidates: Iterable[Any]) -> Mapping[An
     reached = {candidate: frozenset([candidate]) for candidate in candidates}
     for buffer, step in made.items():
         reached[buffer] = frozenset().union(
-            *(reached.get(load.source, frozenset()) for load in _loads(step.store))
+            *(reached.get(load.source, frozenset()) for load in nodes_in(step.store, ir.TensorLoad))
         )
     return reached
 
@@ -193,23 +195,12 @@ def _same(analyzer: Any, indices: Sequence[Any], variables: Sequence[Any]) -> bo
 
 def _points(node: Any) -> bool:
     """Return whether an address is taken, through which other elements could be reached."""
-    found: list[Any] = []
-    tvm_ffi.structural_walk(node, (ir.Call, lambda call: found.append(call.ty)))
-    return any(not isinstance(kind, ir.PrimType) or "handle" in str(kind.dtype) for kind in found)
+    kinds = [call.ty for call in nodes_in(node, ir.Call)]
+    return any(not isinstance(kind, ir.PrimType) or "handle" in str(kind.dtype) for kind in kinds)
 
 
 def _mentions(node: Any, variable: Any) -> int:
-    found: list[Any] = []
-    tvm_ffi.structural_walk(
-        node, (ir.Var, lambda other: found.append(other) if other.same_as(variable) else None)
-    )
-    return len(found)
-
-
-def _loads(node: Any) -> list[Any]:
-    found: list[Any] = []
-    tvm_ffi.structural_walk(node, (ir.TensorLoad, lambda load: found.append(load)))
-    return found
+    return sum(other.same_as(variable) for other in nodes_in(node, ir.Var))
 
 
 def _put(node: Any, variables: Sequence[Any], values: Sequence[Any]) -> Any:

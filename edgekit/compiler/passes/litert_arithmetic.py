@@ -42,7 +42,7 @@ from edgekit.compiler.passes.litert_elements import (
     squared_difference,
     taps,
 )
-from edgekit.compiler.rewriting import is_call, rewriting
+from edgekit.compiler.rewriting import is_call, resolved, rewriting
 
 ARITHMETIC = "edgekit.arithmetic"
 """The module attribute that says what quantised numbers mean."""
@@ -389,9 +389,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         return self._of_one(data, element, "quantize")
 
     def _value(self, expression: Any) -> Any:
-        while isinstance(expression, relax.Var) and expression in self._values:
-            expression = self._values[expression]
-        return expression
+        return resolved(expression, self._values)
 
     def _stored(self, expression: Any) -> _Stored | None:
         value = self._value(expression)

@@ -55,11 +55,11 @@ def _lowered(name: str, call: Any) -> Any:
     if dtype.startswith("float32"):
         if _is_of_another(value):
             return _PLAIN[name](value)
-        return _bound(value, _FORMULAS[name])
+        return bound(value, _FORMULAS[name])
     if dtype.startswith("float64"):
         return _PLAIN[name](value)
     wide = "float32" + dtype.lstrip("bfloat0123456789")
-    return tirx.Cast(dtype, _bound(tirx.Cast(wide, value), _FORMULAS[name]))
+    return tirx.Cast(dtype, bound(tirx.Cast(wide, value), _FORMULAS[name]))
 
 
 def _is_of_another(value: Any) -> bool:
@@ -77,7 +77,7 @@ def exponential(x: Any) -> Any:
     factors, since one would end before the denormals begin."""
     clipped = _clipped(x, _EXP_LOW, _EXP_HIGH)
     n = tirx.floor(clipped * _LOG2_E + 0.5)
-    return _bound(
+    return bound(
         clipped - n * _LN2_HIGH - n * _LN2_LOW,
         lambda r: tirx.Select(x != x, x, _scaled(_polynomial(_EXP, r) * r * r + r + 1.0, n)),
     )
@@ -91,7 +91,7 @@ def hyperbolic_tangent(x: Any) -> Any:
     """Compute tanh, with a polynomial where e^2x - 1 would lose digits."""
     size = tirx.Select(x < 0.0, -x, x)
     small = _polynomial(_TANH, x * x) * (x * x) * x + x
-    return _bound(
+    return bound(
         1.0 - 2.0 / (exponential(size + size) + 1.0),
         lambda large: tirx.Select(size < _TANH_SMALL, small, tirx.Select(x < 0.0, -large, large)),
     )
@@ -127,7 +127,7 @@ _PLAIN: dict[str, Callable[[Any], Any]] = {
     "tirx.erf": lambda x: (
         tirx.call_pure_extern("float64", "erf", x)
         if str(x.ty) == "float64"
-        else _bound(x, error_function)
+        else bound(x, error_function)
     ),
 }
 """TVM's own forms: slower, but they can be nested."""
@@ -160,7 +160,7 @@ def _polynomial(coefficients: Sequence[float], x: Any) -> Any:
     return value
 
 
-def _bound(value: Any, formula: Callable[[Any], Any]) -> Any:
+def bound(value: Any, formula: Callable[[Any], Any]) -> Any:
     """Return the formula of a value that is computed once."""
     variable = tirx.Var("v", str(value.ty))
     return tirx.Let(variable, value, formula(variable))

@@ -44,7 +44,7 @@ class LocalForward:
         self._listener = listen_on_loopback(port, refused)
         self._clients: set[socket.socket] = set()
         self.port: int = self._listener.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
+        threading.Thread(target=self._listener.serve_each, args=(self._serve,), daemon=True).start()
 
     def lead_to(self, port: int) -> None:
         self._destination = (self._destination[0], port)
@@ -52,10 +52,6 @@ class LocalForward:
     def close(self) -> None:
         for open_socket in (self._listener, *self._clients):
             _shut(open_socket)
-
-    def _accept(self) -> None:
-        for client in self._listener.connections():
-            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
 
     def _serve(self, client: socket.socket) -> None:
         self._clients.add(client)

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from edgekit.base.errors import DeviceError
 from edgekit.base.own_listener import listen_on_loopback
@@ -64,7 +65,7 @@ class ForwardedDevice:
         self._offer = ""
         self._offering = threading.Lock()
         self._sessions: dict[str, Session] = {}
-        for work in (self._accept, self._keep_offered):
+        for work in (partial(self._listener.serve_each, self._serve), self._keep_offered):
             threading.Thread(target=work, daemon=True).start()
 
     def device_is_free(self, is_free: bool) -> None:
@@ -118,10 +119,6 @@ class ForwardedDevice:
     def _change_offer(self, offer: str) -> None:
         with self._offering:
             self._offer = offer
-
-    def _accept(self) -> None:
-        for client in self._listener.connections():
-            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
 
     def _serve(self, client: socket.socket) -> None:
         with client:

@@ -10,7 +10,7 @@ from tvm.relax.dpl import is_op, wildcard
 from edgekit.backends.base import Layer, Refused, Rule, Setting
 from edgekit.backends.match import Match
 from edgekit.backends.ncnn.rules.common import held_shape, require_batch_of_one
-from edgekit.backends.rule_tools import OUT, integers, positive
+from edgekit.backends.rule_tools import OUT, integers, positive, require_layout
 
 _LARGEST, _AVERAGE = 0, 1
 _NO_MORE_PADDING = 1
@@ -40,7 +40,7 @@ def _windowed(pooling: int, axes: str) -> Callable[[Match], Layer]:
     def take(match: Match) -> Layer:
         held_shape(match, "input")
         attrs = match.attrs(OUT)
-        _require_layout(attrs, axes)
+        require_layout(attrs, _LAYOUTS[axes])
         shape, output = match.shape("input"), match.shape(OUT)
         require_batch_of_one(shape)
         if any(extent != 1 for extent in integers(attrs.dilation)):
@@ -56,12 +56,6 @@ def _windowed(pooling: int, axes: str) -> Callable[[Match], Layer]:
         return Layer("Pooling1D" if rank == 1 else "Pooling", ("input",), settings)
 
     return take
-
-
-def _require_layout(attrs: Any, axes: str) -> None:
-    wanted = _LAYOUTS[axes]
-    if str(attrs.layout) != wanted or str(attrs.out_layout) not in ("", wanted):
-        raise Refused(f"its layout is {attrs.layout}")
 
 
 def _windows(
@@ -92,7 +86,7 @@ def _windows(
 
 def _adaptive(match: Match) -> Layer:
     held_shape(match, "input")
-    _require_layout(match.attrs(OUT), "2d")
+    require_layout(match.attrs(OUT), _LAYOUTS["2d"])
     shape, output = match.shape("input"), match.shape(OUT)
     require_batch_of_one(shape)
     if output[2:] == (1, 1):

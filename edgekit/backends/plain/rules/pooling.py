@@ -10,7 +10,7 @@ from tvm.relax.dpl import is_op, wildcard
 from edgekit.backends.base import Layer, Refused, Rule, Setting
 from edgekit.backends.match import Match
 from edgekit.backends.plain.rules.takes import Takes
-from edgekit.backends.rule_tools import OUT, integers, positive
+from edgekit.backends.rule_tools import OUT, integers, positive, require_layout
 
 _LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 _RANKS = (1, 2)
@@ -37,19 +37,13 @@ def _rule(operator: str, take: _Take, takes: Takes) -> Rule:
 def windowed(match: Match, takes: Takes) -> Layer:
     attrs = match.attrs(OUT)
     shape, output = takes.shape(match, "input"), takes.shape(match, OUT)
-    _require_layout(attrs, len(shape) - 2)
+    require_layout(attrs, _LAYOUTS[len(shape) - 2])
     if any(extent != 1 for extent in integers(attrs.dilation)):
         raise Refused("its windows are dilated")
     averages = "avg" in match.operator(OUT)
     counts = averages and bool(attrs.count_include_pad)
     operation = "max" if not averages else "average_with_padding" if counts else "average"
     return Layer("pooling", ("input",), _windows(attrs, shape[2:], output[2:], operation))
-
-
-def _require_layout(attrs: Any, rank: int) -> None:
-    wanted = _LAYOUTS[rank]
-    if str(attrs.layout) != wanted or str(attrs.out_layout) not in ("", wanted):
-        raise Refused(f"its layout is {attrs.layout}")
 
 
 def _windows(
@@ -79,7 +73,7 @@ def _windows(
 
 def _adaptive(match: Match, takes: Takes) -> Layer:
     shape, output = takes.shape(match, "input"), takes.shape(match, OUT)
-    _require_layout(match.attrs(OUT), 2)
+    require_layout(match.attrs(OUT), _LAYOUTS[2])
     if any(extent % wanted for extent, wanted in zip(shape[2:], output[2:], strict=True)):
         raise Refused("its windows are of different sizes")
     kernel = tuple(extent // wanted for extent, wanted in zip(shape[2:], output[2:], strict=True))

@@ -205,12 +205,6 @@ def decided(operator: Literal["<", "<=", "=="], first: Size, second: Size) -> bo
     return True if high <= 0 else False if low > 0 else None
 
 
-def value_at(size: Size, values: Mapping[str, int]) -> int:
-    """Compute a size for given lengths, by their names."""
-    by_length = {one: np.int64(values[one.name]) for one in lengths_of(size)}
-    return int(_computed(size, by_length))
-
-
 def _terms(size: Size) -> dict[Term, int]:
     return {(): size} if isinstance(size, int) else dict(size.terms)
 

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from edgekit.base.wording import unique_name
 from edgekit.models.onnx.graph import all_nodes
 from edgekit.models.onnx.lengths.extents import Atom, Composed, Length, Size, bounds
 from edgekit.models.onnx.lengths.values import UnfixedError, Value, known
@@ -40,12 +41,7 @@ class Writer:
 
     def fresh(self, wish: str) -> str:
         """Return a name that nothing else has."""
-        name, count = wish, 1
-        while name in self._taken:
-            count += 1
-            name = f"{wish}_{count}"
-        self._taken.add(name)
-        return name
+        return unique_name(wish, self._taken)
 
     def add(self, node: onnx.NodeProto) -> list[Value]:
         """Write a node whose inputs are names in the written graph, and infer its outputs."""
