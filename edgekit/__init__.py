@@ -55,13 +55,14 @@ if TYPE_CHECKING:
     from edgekit.verbs.bench_report import BenchReport, BenchSummary
     from edgekit.verbs.deploy import DeployReport, FleetReport
     from edgekit.verbs.deploy import deploy as deploy_model
+    from edgekit.verbs.evaluation.evaluate import EvaluationPlan
     from edgekit.verbs.evaluation.evaluate import evaluate as evaluate_bundle
     from edgekit.verbs.evaluation.report import EvaluationReport
     from edgekit.verbs.export.application import ExportResult
     from edgekit.verbs.quantize import QuantizeReport, QuantizeRequest
     from edgekit.verbs.quantize import quantize as quantize_model
     from edgekit.verbs.rollback import RollbackReport
-    from edgekit.verbs.run import RunReport
+    from edgekit.verbs.run import RunPlan, RunReport
     from edgekit.verbs.run import run as run_bundle
     from edgekit.verbs.verify import VerifyReport
     from edgekit.verbs.verify import verify as verify_bundle
@@ -82,6 +83,7 @@ __all__ = [
     "DeviceHandle",
     "DoctorReport",
     "EdgekitError",
+    "EvaluationPlan",
     "EvaluationReport",
     "Event",
     "Events",
@@ -100,6 +102,7 @@ __all__ = [
     "QuantizeRequest",
     "Recommendation",
     "RollbackReport",
+    "RunPlan",
     "RunReport",
     "TensorSpec",
     "Toolchain",
@@ -154,6 +157,7 @@ _HOMES: dict[str, tuple[str, str]] = {
     "DeployReport": ("edgekit.verbs.deploy", "DeployReport"),
     "DoctorReport": ("edgekit.advice.doctor", "DoctorReport"),
     "EdgekitError": ("edgekit.base.errors", "EdgekitError"),
+    "EvaluationPlan": ("edgekit.verbs.evaluation.evaluate", "EvaluationPlan"),
     "EvaluationReport": ("edgekit.verbs.evaluation.report", "EvaluationReport"),
     "Events": ("edgekit.base.events", "Events"),
     "ExportResult": ("edgekit.verbs.export.application", "ExportResult"),
@@ -167,6 +171,7 @@ _HOMES: dict[str, tuple[str, str]] = {
     "QuantizeRequest": ("edgekit.verbs.quantize", "QuantizeRequest"),
     "quantize_model": ("edgekit.verbs.quantize", "quantize"),
     "Quantization": ("edgekit.base.tensors", "Quantization"),
+    "RunPlan": ("edgekit.verbs.run", "RunPlan"),
     "RunReport": ("edgekit.verbs.run", "RunReport"),
     "TensorSpec": ("edgekit.base.tensors", "TensorSpec"),
     "Toolchain": ("edgekit.profiles.toolchain", "Toolchain"),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from edgekit.advice.summary import ModelSummary
-from edgekit.advice.words import Advice, Considered, HotSpot, Recommendation, Search, Subject
+from edgekit.advice.words import Advice, Considered, HotSpot, Recommendation, SearchPlan, Subject
 from edgekit.base.events import SILENT, Events
 from edgekit.devices.device import Device
 from edgekit.models.model import ModelSource
@@ -23,7 +23,7 @@ class Measuring:
     """How to measure every option on a device of its board."""
 
     reach: Callable[[Board, Events], Device]
-    search: Search | None = None
+    search: SearchPlan | None = None
     """The search for faster kernels before measuring; None uses known kernels."""
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from edgekit.advice.best_runs import PURPOSE, TUNED_PURPOSE
-from edgekit.advice.words import BestRun, Considered, Option, Search
+from edgekit.advice.words import BestRun, Considered, Option, SearchPlan
 from edgekit.base.errors import EdgekitError
 from edgekit.base.events import Events
 from edgekit.building.choose import BuildOptions, make_request
@@ -28,7 +28,7 @@ class Trials:
     workspace: WorkspaceData
     source: ModelSource
     device: Device
-    search: Search | None
+    search: SearchPlan | None
     """The search; None uses kernels that were measured before, if any."""
     events: Events
 

@@ -129,7 +129,7 @@ class Considered:
 
 
 @dataclass(frozen=True)
-class Search:
+class SearchPlan:
     """A search for faster kernels on the measured device."""
 
     seconds: float

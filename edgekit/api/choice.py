@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from typing import Any, TypedDict, Union
 
 from edgekit.api.device import DeviceHandle, Setting
-from edgekit.api.keywords import BindingKeywords, BuildKeywords, OutcomeKeywords, PlanKeywords
+from edgekit.api.keywords import (
+    BenchKeywords,
+    BindingKeywords,
+    BuildKeywords,
+    LimitKeywords,
+    OutcomeKeywords,
+    PlanKeywords,
+    ShowKeywords,
+)
 from edgekit.base.errors import DeviceError, EdgekitError, UsageError
 from edgekit.base.options import option
 from edgekit.bundle.folder import Bundle
@@ -44,6 +52,18 @@ class ResultKeywords(TargetKeywords, OutcomeKeywords, total=False):
 
 class DeployKeywords(TargetKeywords, PlanKeywords, total=False):
     """What decides a build and its device (TargetKeywords), and the steps after (PlanKeywords)."""
+
+
+class RunKeywords(ShowKeywords, DeviceKeywords, total=False):
+    """What is shown of a run (ShowKeywords), and the device to use (DeviceKeywords)."""
+
+
+class MeasureKeywords(BenchKeywords, DeviceKeywords, total=False):
+    """How long to measure (BenchKeywords), and the device to use (DeviceKeywords)."""
+
+
+class EvaluateKeywords(LimitKeywords, DeviceKeywords, total=False):
+    """What passes (LimitKeywords), and the device to use (DeviceKeywords)."""
 
 
 class VerifyKeywords(BindingKeywords, DeviceKeywords, total=False):

@@ -154,6 +154,30 @@ class BenchKeywords(TypedDict, total=False):
     """The file for a timeline of some of these, which Perfetto opens."""
 
 
+class ShowKeywords(TypedDict, total=False):
+    """What is shown and written of a run."""
+
+    out: PathLike | None
+    """The file or folder for the outputs."""
+    draw: PathLike | None
+    """The file or folder for the images with what was found in them, as [postprocess] says."""
+    top: int
+    """The number of highest elements that a report has of a vector. Default: 5."""
+    keep_state: bool
+    """Whether each sample goes on with the state that the one before left. Default: True."""
+
+
+class LimitKeywords(TypedDict, total=False):
+    """What an evaluation has to reach."""
+
+    at_least: Mapping[str, float]
+    """The lower limits of figures, `{"top1": 0.7}`. A report holds a miss too: look at `passed`."""
+    at_most: Mapping[str, float]
+    """The upper limits."""
+    again: bool
+    """Whether to begin anew instead of going on with what an interrupted evaluation left."""
+
+
 class ToleranceKeywords(TypedDict, total=False):
     """Wider tolerances than those that the numbers' types call for."""
 

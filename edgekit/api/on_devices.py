@@ -16,7 +16,9 @@ from edgekit.api.choice import (
     DeployKeywords,
     DeviceChoice,
     DeviceKeywords,
-    DeviceLike,
+    EvaluateKeywords,
+    MeasureKeywords,
+    RunKeywords,
     TargetKeywords,
     VerifyKeywords,
     device_for_board,
@@ -40,9 +42,11 @@ from edgekit.api.keywords import (
     BindingKeywords,
     BundleLike,
     FleetKeywords,
+    LimitKeywords,
     PathLike,
     PlanKeywords,
     SearchKeywords,
+    ShowKeywords,
     ToleranceKeywords,
     Unpack,
     without,
@@ -189,33 +193,23 @@ class OnDevices(Building):
         bundle: BundleLike,
         inputs: Inputs = None,
         *,
-        out: PathLike | None = None,
-        draw: PathLike | None = None,
-        top: int = 5,
         allow_nonfinite: bool = False,
-        keep_state: bool = True,
-        **where: Unpack[DeviceKeywords],
+        **how: Unpack[RunKeywords],
     ) -> RunReport:
-        """Run a bundle on one or many samples, and summarise the outputs; `out` keeps them.
-
-        Each sample goes on with the state that the one before left, unless `keep_state` is false.
-
-        `draw` gets the images with what was found in them, as the bundle's [postprocess] says.
-        """
-        from edgekit.verbs.run import run
+        """Run a bundle on one or many samples, and summarise the outputs; `out` keeps them."""
+        from edgekit.verbs.run import RunPlan, run
 
         with self._setting.working():
             opened = self._setting.bundle(bundle)
             chosen = choose_samples(opened, inputs, allow_nonfinite, self.data.start)
+            shown = without(how, DeviceKeywords)
+            shown |= {name: self._optional(shown.get(name)) for name in ("out", "draw")}
             return run(
                 opened,
-                device_for_bundle(self._setting, opened, **where),
+                device_for_bundle(self._setting, opened, **without(how, ShowKeywords)),
+                RunPlan(**shown),
                 samples=chosen.samples,
                 total=chosen.count,
-                out=self._optional(out),
-                draw=self._optional(draw),
-                top=top,
-                keep_state=keep_state,
                 events=self._setting.events,
             )
 
@@ -263,23 +257,19 @@ class OnDevices(Building):
         task: TaskName,
         *,
         board: str | Board | None = None,
-        at_least: Mapping[str, float] | None = None,
-        at_most: Mapping[str, float] | None = None,
-        again: bool = False,
         model: PathLike | None = None,
-        **where: Unpack[DeviceKeywords],
+        **how: Unpack[EvaluateKeywords],
     ) -> EvaluationReport:
         """Run a data set on a device, and compare the outputs with its labels.
 
         `bundle` may be a model file, which is built for `board` first. `model` runs on the same
         samples in its own runtime: what the bundle was built from, or the float model of a
-        quantised one. `at_least` and `at_most` are limits, `{"top1": 0.7}`; the report holds a miss
-        too: look at `passed`. An interrupted evaluation goes on where it stopped; with `again` it
-        begins anew.
+        quantised one. An interrupted evaluation goes on where it stopped.
         """
         from edgekit.bundle.folder import Bundle, looks_like_a_bundle
-        from edgekit.verbs.evaluation.evaluate import evaluate
+        from edgekit.verbs.evaluation.evaluate import EvaluationPlan, evaluate
 
+        where = without(how, LimitKeywords)
         if not isinstance(bundle, Bundle) and not looks_like_a_bundle(self.data.path(bundle)):
             bundle = self.build(bundle, board=board, **where)
         elif board is not None:
@@ -292,12 +282,8 @@ class OnDevices(Building):
             return evaluate(
                 opened,
                 device_for_bundle(self._setting, opened, **where),
-                self.data.path(data),
-                task,
+                EvaluationPlan(self.data.path(data), task, **without(how, DeviceKeywords)),
                 source=None if model is None else self._source(model, {}),
-                at_least=at_least,
-                at_most=at_most,
-                again=again,
                 events=self._setting.events,
             )
 
@@ -349,12 +335,9 @@ class OnDevices(Building):
         bundle: BundleLike,
         inputs: Inputs = None,
         *,
-        device: DeviceLike | None = None,
-        twin: bool = False,
-        timeout: float = DEFAULT_TIMEOUT_SECONDS,
         allow_nonfinite: bool = False,
         at: Mapping[str, Any] | None = None,
-        **how: Unpack[BenchKeywords],
+        **how: Unpack[MeasureKeywords],
     ) -> BenchReport:
         """Measure latency, throughput and memory of a bundle, and keep them in the store.
 
@@ -364,16 +347,15 @@ class OnDevices(Building):
 
         with self._setting.working():
             opened = self._setting.bundle(bundle)
-            plan = bench_plan(how)
+            plan = bench_plan(without(how, DeviceKeywords))
             chosen = choose_samples(opened, inputs, allow_nonfinite, self.data.start)
             sample = None if not at else cut_inputs(opened, at, inputs)
             if chosen.samples is not None:
                 only = only_sample(chosen.count, next(chosen.samples).inputs)
                 sample = CarriedState(opened).complete(only)
-            reached = device_for_bundle(self._setting, opened, device, twin=twin, timeout=timeout)
             return bench(
                 opened,
-                reached,
+                device_for_bundle(self._setting, opened, **without(how, BenchKeywords)),
                 plan,
                 self._setting.events,
                 inputs=sample,

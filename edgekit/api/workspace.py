@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from edgekit.advice.words import Recommendation, Search
+from edgekit.advice.words import Recommendation, SearchPlan
 from edgekit.api.choice import device_for_board
 from edgekit.api.keywords import BindingKeywords, BundleLike, PathLike, Unpack
 from edgekit.api.on_devices import OnDevices
@@ -40,7 +40,7 @@ class Workspace(OnDevices):
         boards: Sequence[str | Board] = (),
         *,
         measure: bool = False,
-        search: Search | None = None,
+        search: SearchPlan | None = None,
         twin: bool = False,
         timeout: float = DEFAULT_TIMEOUT_SECONDS,
         **binding: Unpack[BindingKeywords],

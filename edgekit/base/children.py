@@ -42,6 +42,17 @@ _LONGEST_LINE = 4096
 
 
 @dataclass(frozen=True)
+class Streams:
+    """The source of a program's input, and the destinations of its output."""
+
+    input: int | IO[bytes] = NOTHING
+    output: int | IO[bytes] = PIPE
+    errors: int | IO[bytes] = WITH_OUTPUT
+    buffered: bool = True
+    """Whether this end of a pipe has a buffer."""
+
+
+@dataclass(frozen=True)
 class Done:
     """The result of a program that ended by itself."""
 
@@ -61,10 +72,7 @@ def start(
     *,
     folder: Path,
     environment: Mapping[str, str] | None = None,
-    stdin: int | IO[bytes] = NOTHING,
-    stdout: int | IO[bytes] = PIPE,
-    stderr: int | IO[bytes] = WITH_OUTPUT,
-    buffered: bool = True,
+    streams: Streams = Streams(),
     pass_fds: Sequence[int] = (),
 ) -> Process:
     """Start a program in `folder`, in a session of its own. Call it while interrupts are deferred.
@@ -77,10 +85,10 @@ def start(
             _located(command),
             cwd=folder,
             env=with_absolute_paths(os.environ if environment is None else environment),
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
-            bufsize=-1 if buffered else 0,
+            stdin=streams.input,
+            stdout=streams.output,
+            stderr=streams.errors,
+            bufsize=-1 if streams.buffered else 0,
             pass_fds=pass_fds,
             start_new_session=True,
         )
@@ -118,7 +126,7 @@ def run(
                 command,
                 folder=folder,
                 environment=environment,
-                stderr=WITH_OUTPUT if together else PIPE,
+                streams=Streams(errors=WITH_OUTPUT if together else PIPE),
             )
             ending.callback(end, process)
         output, errors = process.communicate(timeout=limit_s)
@@ -198,9 +206,7 @@ def start_module(
             **(environment or {}),
             **parent_environment(),
         },
-        stdin=PIPE,
-        stderr=stderr,
-        buffered=False,
+        streams=Streams(PIPE, errors=stderr, buffered=False),
         pass_fds=pass_fds,
     )
 

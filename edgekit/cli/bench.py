@@ -31,6 +31,7 @@ from edgekit.cli.input_options import at_option, input_options
 from edgekit.cli.junit import junit_option
 from edgekit.cli.options import Command, bundle_argument, grouped, json_option, pass_console
 from edgekit.cli.several import Columns, on_several
+from edgekit.verbs.fleet import raise_if_any_failed
 
 if TYPE_CHECKING:
     from edgekit.api.choice import DeviceChoice, DeviceKeywords
@@ -198,7 +199,8 @@ def command(
         return
     work = partial(work, at=sizes[0] if sizes else None)
     if where.is_several:
-        on_several(console, bundle, where, given, work, Columns(_COLUMNS, _cells, "measured"))
+        columns = Columns(_COLUMNS, _cells, "measured")
+        raise_if_any_failed(on_several(console, bundle, where, given, work, columns))
         return
     ws = console.workspace
     report = work(ws, ws.setting.bundle(bundle), where.keywords)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
@@ -54,9 +54,28 @@ def _bounds(
     return found
 
 
-_limit_options = grouped(
-    "limits",
+_how_options = grouped(
+    "how",
     dict,
+    click.option(
+        "--data",
+        type=click.Path(path_type=Path),
+        required=True,
+        metavar="DIR",
+        help="The data set with its labels.",
+    ),
+    click.option(
+        "--task",
+        type=click.Choice(get_args(TaskName)),
+        required=True,
+        help="What the model does, which decides the data's layout and the figures.",
+    ),
+    click.option(
+        "--model",
+        type=MODEL_FILE,
+        metavar="MODEL",
+        help="Run this model on the same samples in its own runtime, and compare.",
+    ),
     click.option(
         "--at-least",
         multiple=True,
@@ -71,32 +90,13 @@ _limit_options = grouped(
         callback=_bounds,
         help="Fail if this figure is larger. May be repeated.",
     ),
+    click.option("--again", is_flag=True, help="Forget what an interrupted evaluation left."),
 )
 
 
 @click.command("evaluate", cls=Command)
 @click.argument("target", type=BUNDLE_PATH, metavar="MODEL|BUNDLE")
-@click.option(
-    "--data",
-    type=click.Path(path_type=Path),
-    required=True,
-    metavar="DIR",
-    help="The data set with its labels.",
-)
-@click.option(
-    "--task",
-    type=click.Choice(get_args(TaskName)),
-    required=True,
-    help="What the model does, which decides the data's layout and the figures.",
-)
-@click.option(
-    "--model",
-    type=MODEL_FILE,
-    metavar="MODEL",
-    help="Run this model on the same samples in its own runtime, and compare.",
-)
-@_limit_options
-@click.option("--again", is_flag=True, help="Forget what an interrupted evaluation left.")
+@_how_options
 @board_option
 @device_options_with_timeout
 @json_option
@@ -104,11 +104,7 @@ _limit_options = grouped(
 def command(
     console: Console,
     target: Path,
-    data: Path,
-    task: TaskName,
-    model: Path | None,
-    limits: dict[str, dict[str, float]],
-    again: bool,
+    how: dict[str, Any],
     board_name: str | None,
     where: DeviceKeywords,
 ) -> None:
@@ -117,9 +113,7 @@ def command(
     A MODEL is built for --board first. An interrupted evaluation goes on where it stopped. A figure
     that misses a limit ends with exit code 17.
     """
-    report = console.workspace.evaluate(
-        target, data, task, board=board_name, again=again, model=model, **limits, **where
-    )
+    report = console.workspace.evaluate(target, board=board_name, **how, **where)
     console.report(report, lambda: _render(console, report))
     raise_if_missed(report)
 

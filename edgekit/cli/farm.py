@@ -414,15 +414,15 @@ def install_command(
 def _show_reservation(console: Console, name: str, status: FarmStatus) -> None:
     device = status.device(name)
     report = ReservationReport(device.name, device.reservation, device.lease)
-    kept, lease = report.reservation, report.lease
+    reservation, lease = report.reservation, report.lease
 
     def render() -> None:
-        if kept is None:
+        if reservation is None:
             console.print(f"{device.name} is not reserved any more")
             return
-        left = duration(max(kept.until - status.now, 0))
-        console.print(f"{device.name} is reserved for {kept.user} for {left}")
-        if lease is not None and lease.owner.rpartition(":")[0] != kept.user:
+        left = duration(max(reservation.until - status.now, 0))
+        console.print(f"{device.name} is reserved for {reservation.user} for {left}")
+        if lease is not None and lease.owner.rpartition(":")[0] != reservation.user:
             console.print(f"{lease.owner} ({lease.purpose}) has it now and finishes first")
 
     console.report(report, render)
@@ -433,9 +433,11 @@ def _render_queues(console: Console, queues: list[DeviceQueue], now: float) -> N
     for one in queues:
         kind = one.kind or None
         if one.reservation is not None:
-            kept = one.reservation
-            left = f"{duration(max(kept.until - now, 0))} left"
-            rows.append((one.device, kind, "reserved", kept.user, kept.purpose or None, left))
+            reservation = one.reservation
+            left = f"{duration(max(reservation.until - now, 0))} left"
+            rows.append(
+                (one.device, kind, "reserved", reservation.user, reservation.purpose or None, left)
+            )
         if one.lease is not None:
             since = duration(max(now - one.lease.since, 0)) if one.lease.since else None
             rows.append((one.device, kind, "has it", one.lease.owner, one.lease.purpose, since))

@@ -66,7 +66,7 @@ def command(
 
     Without --measure, decide by library support, memory and earlier measurements.
     """
-    from edgekit.advice.words import Search
+    from edgekit.advice.words import SearchPlan
     from edgekit.base.errors import UsageError
 
     search: TuneKeywords = measuring.pop("search")
@@ -80,7 +80,7 @@ def command(
     done = console.workspace.at_store(url).recommend(
         model,
         boards,
-        search=None if seconds is None else Search(seconds, search["tune_again"]),
+        search=None if seconds is None else SearchPlan(seconds, search["tune_again"]),
         **measuring,
         **binding,
     )

@@ -23,6 +23,7 @@ from edgekit.cli.options import (
     pass_console,
 )
 from edgekit.cli.several import Columns, device_name, on_several
+from edgekit.verbs.fleet import raise_if_any_failed
 
 if TYPE_CHECKING:
     from edgekit.api.choice import DeviceChoice, DeviceKeywords
@@ -105,7 +106,7 @@ def command(
         return ws.run_report(opened, **of_device, **shown, **given, **on)
 
     columns = Columns(("samples", "inference", "highest"), _cells, "ran")
-    on_several(console, bundle, where, given, work, columns)
+    raise_if_any_failed(on_several(console, bundle, where, given, work, columns))
 
 
 def _cells(report: RunReport) -> list[object]:

@@ -1,4 +1,4 @@
-"""Runs a command on several devices at once: a row each, and an error if some failed."""
+"""Runs a command on several devices at once: a row each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from edgekit.base.wording import counted, duration
 from edgekit.cli.console import Console
-from edgekit.verbs.fleet import Outcome, on_each, raise_if_any_failed
+from edgekit.verbs.fleet import Outcome, on_each
 
 if TYPE_CHECKING:
     from edgekit.api.choice import DeviceChoice, DeviceKeywords
@@ -54,12 +54,8 @@ def on_several(
     given: InputKeywords,
     work: Callable[[Workspace, Bundle, DeviceKeywords], T],
     columns: Columns[T],
-    hear: Callable[[Sequence[Outcome[T]]], None] = lambda outcomes: None,
-) -> None:
-    """Run the work on all devices at once and print a table; raise an error if some failed.
-
-    `hear` is called with the outcomes first.
-    """
+) -> tuple[Outcome[T], ...]:
+    """Run the work on all devices at once, print a table, and return the outcomes."""
     from edgekit.api.choice import several_devices
     from edgekit.api.inputs import choose_samples
 
@@ -73,7 +69,6 @@ def on_several(
         return work(ws.hearing(voice), opened, {"device": device})
 
     outcomes = on_each(candidates, on_one, console.events)
-    hear(outcomes)
 
     def render() -> None:
         well = sum(outcome.error is None for outcome in outcomes)
@@ -87,7 +82,7 @@ def on_several(
         )
 
     console.report(SeveralReport(opened.path, outcomes), render)
-    raise_if_any_failed(outcomes)
+    return outcomes
 
 
 def _row(outcome: Outcome[T], columns: Columns[T]) -> list[object]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,14 +24,13 @@ from edgekit.cli.options import (
     shape_option,
 )
 from edgekit.cli.several import Columns, on_several
+from edgekit.verbs.fleet import raise_if_any_failed
 
 if TYPE_CHECKING:
     from edgekit.api.choice import DeviceChoice, DeviceKeywords
     from edgekit.api.inputs import InputKeywords
-    from edgekit.api.keywords import ToleranceKeywords
     from edgekit.api.workspace import Workspace
     from edgekit.bundle.folder import Bundle
-    from edgekit.verbs.fleet import Outcome
     from edgekit.verbs.verify import OutputReport, VerifyReport
 
 
@@ -61,8 +59,8 @@ tolerance_options = grouped(
 """Options that add `tolerance: ToleranceKeywords`."""
 
 
-_source_options = grouped(
-    "source",
+_how_options = grouped(
+    "how",
     dict,
     click.option(
         "--model",
@@ -73,14 +71,14 @@ _source_options = grouped(
     ),
     shape_option,
     constant_option,
+    tolerance_options,
 )
 
 
 @click.command("verify", cls=Command)
 @bundle_argument
 @input_options
-@_source_options
-@tolerance_options
+@_how_options
 @several_devices_options
 @junit_option
 @json_option
@@ -89,8 +87,7 @@ def command(
     console: Console,
     bundle: Path,
     given: InputKeywords,
-    source: dict[str, Any],
-    tolerance: ToleranceKeywords,
+    how: dict[str, Any],
     where: DeviceChoice,
     junit: Path | None,
 ) -> None:
@@ -104,14 +101,14 @@ def command(
     from edgekit.verbs.junit import cases_of_verification
     from edgekit.verbs.verify import raise_if_failed
 
-    if source["model"] is not None and not given["inputs"]:
+    if how["model"] is not None and not given["inputs"]:
         raise UsageError(
             "--model does nothing without --input: the bundle holds its expected outputs",
             hint="add --input FILE, or leave out --model",
         )
 
     def work(ws: Workspace, opened: Bundle, on: DeviceKeywords) -> VerifyReport:
-        return ws.verify(opened, tolerance=tolerance, **source, **given, **on)
+        return ws.verify(opened, **how, **given, **on)
 
     with junit_file(junit, "verify", bundle.name) as cases:
         if where.is_several:
@@ -122,15 +119,14 @@ def command(
                 raise_if_failed(report)
                 return report
 
-            def hear(outcomes: Sequence[Outcome[VerifyReport]]) -> None:
-                cases.extend(
-                    case_of_error((bundle.name, outcome.device), "verify", outcome.error)
-                    for outcome in outcomes
-                    if outcome.error is not None and outcome.error.type != "VerificationError"
-                )
-
             columns = Columns(("samples", "max error", "in", "allowed"), _cells, "verified")
-            on_several(console, bundle, where, given, proven, columns, hear)
+            outcomes = on_several(console, bundle, where, given, proven, columns)
+            cases.extend(
+                case_of_error((bundle.name, outcome.device), "verify", outcome.error)
+                for outcome in outcomes
+                if outcome.error is not None and outcome.error.type != "VerificationError"
+            )
+            raise_if_any_failed(outcomes)
             return
         ws = console.workspace
         report = work(ws, ws.setting.bundle(bundle), where.keywords)

@@ -104,12 +104,12 @@ class Loans:
 
     def _tell(self, device: OwnDevice, waiting: LeaseRequest, place: int, now: float) -> None:
         lease = device.lease
-        kept = None if device.turns.admits(waiting.user) else device.turns.reservation
-        news = (lease, place, kept)
+        reservation = None if device.turns.admits(waiting.user) else device.turns.reservation
+        news = (lease, place, reservation)
         if self._told.get(waiting.number) == news:
             return
         self._told[waiting.number] = news
-        self._clients[waiting.number].send(encode(Turn(lease, place, kept, now)))
+        self._clients[waiting.number].send(encode(Turn(lease, place, reservation, now)))
 
     def _dismiss(self, request: LeaseRequest, why: Mapping[str, object]) -> None:
         client = self._forget(request)
@@ -154,11 +154,11 @@ def read_reservations(now: float) -> dict[str, Reservation]:
             f"the reservations in {path} are damaged: {error}",
             hint="reserve the devices again",
         ) from error
-    return {name: kept for name, kept in found.reservations.items() if kept.until > now}
+    return {name: one for name, one in found.reservations.items() if one.until > now}
 
 
 def write_reservations(reservations: Mapping[str, Reservation]) -> None:
     path = reservations_file()
-    document = {"reservations": {name: asdict(kept) for name, kept in reservations.items()}}
+    document = {"reservations": {name: asdict(one) for name, one in reservations.items()}}
     with storage_errors("write the reservations", path):
         write_atomically(path, json.dumps(document))

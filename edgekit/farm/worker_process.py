@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from edgekit.base.children import NOTHING, PIPE, Process, TimeoutExpired, start
+from edgekit.base.children import NOTHING, PIPE, Process, Streams, TimeoutExpired, start
 from edgekit.base.interrupts import interrupts_deferred
 from edgekit.base.json_reader import read_json
 from edgekit.base.parent_process import parent_environment
@@ -40,9 +40,7 @@ class WorkerProcess:
                 start(
                     command,
                     folder=Path(),  # the project's: boards/ in it names boards
-                    stdin=PIPE,
-                    stderr=NOTHING,
-                    buffered=False,
+                    streams=Streams(PIPE, errors=NOTHING, buffered=False),
                     environment={**os.environ, **parent_environment()},
                 )
             )

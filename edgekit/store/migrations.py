@@ -17,7 +17,7 @@ from edgekit.store.tables import metadata, versions
 
 
 @dataclass(frozen=True)
-class Step:
+class Migration:
     """A change from version `to - 1` to version `to`."""
 
     to: int
@@ -62,14 +62,14 @@ def _sizes(connection: Connection) -> None:
     _add_column(connection, "bench_runs", "sizes", "TEXT NOT NULL DEFAULT ''")
 
 
-STEPS: tuple[Step, ...] = (
-    Step(1, "benchmark runs with their builds, models and devices", _first_tables),
-    Step(2, "costs of regions in libraries and in TVM", _region_costs),
-    Step(3, "tuning workloads and records", _tuning),
-    Step(4, "memory above 2 GiB", _large_peaks),
-    Step(5, "searches for faster kernels, with every candidate", _tuning_history),
-    Step(6, "what measured each number", _measurers),
-    Step(7, "the sizes of inputs that vary", _sizes),
+STEPS: tuple[Migration, ...] = (
+    Migration(1, "benchmark runs with their builds, models and devices", _first_tables),
+    Migration(2, "costs of regions in libraries and in TVM", _region_costs),
+    Migration(3, "tuning workloads and records", _tuning),
+    Migration(4, "memory above 2 GiB", _large_peaks),
+    Migration(5, "searches for faster kernels, with every candidate", _tuning_history),
+    Migration(6, "what measured each number", _measurers),
+    Migration(7, "the sizes of inputs that vary", _sizes),
 )
 
 NEWEST = STEPS[-1].to
@@ -103,7 +103,7 @@ def refuse_strangers(connection: Connection, where: str) -> None:
         )
 
 
-def migrate(connection: Connection, to: int = NEWEST) -> tuple[Step, ...]:
+def migrate(connection: Connection, to: int = NEWEST) -> tuple[Migration, ...]:
     """Bring the store to a version. Return the steps taken. Needs a transaction with the lock."""
     at = version_of(connection)
     if at > NEWEST:

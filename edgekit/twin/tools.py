@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from edgekit.base.children import NOTHING, PIPE, Process, TimeoutExpired, end, start
+from edgekit.base.children import NOTHING, PIPE, Process, Streams, TimeoutExpired, end, start
 from edgekit.base.errors import BuildError, MissingToolError, StorageError
 from edgekit.base.interrupts import interrupts_deferred
 from edgekit.base.parent_process import ending_with_us
@@ -134,9 +134,7 @@ class BuildTools:
                 process = start(
                     ending_with_us([_path(command[0]), *command[1:]]),
                     folder=folder,
-                    stdin=stdin,
-                    stdout=self._log if stdout is None else stdout,
-                    stderr=self._log,
+                    streams=Streams(stdin, self._log if stdout is None else stdout, self._log),
                     environment=self._environment,
                 )
                 ending.callback(end, process)

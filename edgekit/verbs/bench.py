@@ -91,7 +91,6 @@ def plan_bench(
     threads: int | None,
     profiled: int = 0,
     *,
-    sensors: bool = True,
     traced: bool = False,
 ) -> BenchPlan:
     """Make a plan from a user's options. Given runs or seconds, the other has no default."""
@@ -112,7 +111,7 @@ def plan_bench(
         seconds or 0.0,
         threads,
         profiled,
-        sensors,
+        True,
         min(profiled, _MOST_TRACED) if traced else 0,
     )
 

@@ -91,26 +91,33 @@ class RunReport(Report):
         return nanoseconds_of(sample.seconds for sample in self.samples)
 
 
+@dataclass(frozen=True)
+class RunPlan:
+    """What is shown and written of a run."""
+
+    out: Path | None = None
+    """The place for the outputs: an .npz for one sample, or a folder of .npy files or of one folder
+    per sample."""
+    draw: Path | None = None
+    """The place for the images with what was found in them: a .png for one, or a folder."""
+    top: int = 5
+    """The number of highest elements that a report has of a vector."""
+    keep_state: bool = True
+    """Whether each sample goes on with the state that the one before left, or begins with the first
+    values."""
+
+
 def run(
     bundle: Bundle,
     device: RunsBundles,
+    plan: RunPlan = RunPlan(),
     *,
     samples: Iterable[Sample] | None = None,
     total: int = 1,
-    out: Path | None = None,
-    draw: Path | None = None,
-    top: int = 5,
-    keep_state: bool = True,
     events: Events = SILENT,
 ) -> RunReport:
-    """Run every sample, or the reference input, and write each output to `out` at once.
-
-    Each sample goes on with the state that the one before left; without `keep_state`, each begins
-    with the first values.
-
-    `out` is an .npz for one sample, or a folder of .npy files or of one folder per sample. `draw`
-    is a .png for one image, or a folder, and gets the images with what was found in them.
-    """
+    """Run every sample, or the reference input, and write each output at once."""
+    out, draw, top = plan.out, plan.draw, plan.top
     if draw is not None:
         _check_drawing(bundle, draw, samples is not None, total)
     if out is not None and out.suffix == ".npz" and total > 1:
@@ -123,7 +130,7 @@ def run(
         device.opened(bundle, events=events) as session,
         events.stage(f"run on {device.name}", total) as stage,
     ):
-        state = CarriedState(bundle, kept=keep_state)
+        state = CarriedState(bundle, kept=plan.keep_state)
         for sample, outputs, seconds in _results(bundle, session, samples, state):
             name = sample.name
             summaries = tuple(summarise_output(outputs[spec.name], spec, top) for spec in specs)

@@ -11,7 +11,11 @@ import numpy as np
 
 from edgekit.backends.base import Layer, Refused, Rule, Setting
 from edgekit.backends.match import Match
-from edgekit.backends.plain.rules.quantised import QuantisedLayer, Window, quantised_rules
+from edgekit.backends.plain.rules.quantised import (
+    ConvolutionWindow,
+    QuantisedLayer,
+    quantised_rules,
+)
 from edgekit.backends.rule_tools import OUT
 
 _UNSIGNED_ZERO = 128
@@ -21,7 +25,7 @@ def rules() -> tuple[Rule, ...]:
     return quantised_rules(_take)
 
 
-def _take(match: Match, layer: QuantisedLayer, window: Window | None) -> Layer:
+def _take(match: Match, layer: QuantisedLayer, window: ConvolutionWindow | None) -> Layer:
     unsigned = layer.dtype == "uint8"
     same = bool((layer.scales == layer.scales[0]).all())
     # Convolutions of uint8 take signed weights with a scale per channel, or unsigned weights.

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from edgekit.base.arrays import Array
-from edgekit.base.children import NEUTRAL_FOLDER, PIPE, start
+from edgekit.base.children import NEUTRAL_FOLDER, PIPE, Streams, start
 from edgekit.base.parent_process import ending_with_us
 from edgekit.devices.engine.program import EngineProgram, ModuleInfo, Tensor
 
@@ -22,9 +22,8 @@ _WORKER = Path(__file__).with_name("node_worker.mjs")
 class NodeProgram(EngineProgram):
     def __init__(self, path: str, node: str) -> None:
         command = ending_with_us([node, str(_WORKER)])
-        self._process = start(
-            command, folder=NEUTRAL_FOLDER, stdin=PIPE, stdout=PIPE, stderr=_STDERR
-        )
+        streams = Streams(PIPE, errors=_STDERR)
+        self._process = start(command, folder=NEUTRAL_FOLDER, streams=streams)
         answer, _ = self._ask({"do": "load", "module": path})
         self.info = ModuleInfo(
             _tensors(answer["inputs"]), _tensors(answer["outputs"]), tuple(answer["steps"])

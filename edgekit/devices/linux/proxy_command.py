@@ -11,6 +11,7 @@ from edgekit.base.children import (
     NEUTRAL_FOLDER,
     PIPE,
     LastLines,
+    Streams,
     end,
     shell_command,
     start,
@@ -33,9 +34,7 @@ class ProxyCommandSocket:
             self._process = start(
                 shell_command(f"exec {command}"),
                 folder=NEUTRAL_FOLDER,
-                stdin=PIPE,
-                stderr=PIPE,
-                buffered=False,
+                streams=Streams(PIPE, errors=PIPE, buffered=False),
             )
         self._input = _pipe(self._process.stdin)
         self._output = _pipe(self._process.stdout)

@@ -65,7 +65,7 @@ class Worker:
         self._runtime_library = runtime_library
         self._cores = metrics.usable_cores()
         self._model: Model | None = None
-        self._kept: list[Model] = []
+        self._models: list[Model] = []
         self._memory_before: int | None = None
 
     def _hear(self, text: str) -> None:
@@ -85,7 +85,7 @@ class Worker:
         started = time.perf_counter_ns()
         self._model = self._loaded(str(request.message["library"]))
         # A model loaded before stays: threads may still run its code.
-        self._kept.append(self._model)
+        self._models.append(self._model)
         nanoseconds = time.perf_counter_ns() - started
         self._send({"nanoseconds": nanoseconds, "threads": self._model.threads})
 

@@ -14,7 +14,7 @@ from edgekit.models.ends.postprocess import Boxes, Classes, Mask, Postprocess, T
 
 
 @dataclass(frozen=True)
-class Found:
+class Finding:
     """A class, and the box around it if it has a place."""
 
     index: int
@@ -34,7 +34,7 @@ class Meaning:
     """What the outputs of one inference mean."""
 
     task: str
-    found: tuple[Found, ...] = ()
+    found: tuple[Finding, ...] = ()
     text: str | None = None
 
     def summary(self) -> str:
@@ -53,7 +53,7 @@ def meaning(section: Postprocess, outputs: Mapping[str, Array], place: Placement
 @meaning.register
 def _(section: Classes, outputs: Mapping[str, Array], place: Placement | None) -> Meaning:
     pairs = zip(outputs["classes"].tolist(), outputs["scores"].tolist(), strict=True)
-    found = (Found(index, label(section, index), score) for index, score in pairs)
+    found = (Finding(index, label(section, index), score) for index, score in pairs)
     return Meaning(section.task, tuple(found))
 
 
@@ -65,7 +65,7 @@ def _(section: Boxes, outputs: Mapping[str, Array], place: Placement | None) -> 
         index = int(outputs["classes"][row])
         marks = outputs.get("landmarks")
         found.append(
-            Found(
+            Finding(
                 index,
                 label(section, index),
                 float(scores[row]),
@@ -81,7 +81,7 @@ def _(section: Mask, outputs: Mapping[str, Array], place: Placement | None) -> M
     counts = np.bincount(outputs["mask"].reshape(-1))
     order = np.argsort(-counts, kind="stable")
     found = (
-        Found(int(i), label(section, int(i)), float(counts[i] / counts.sum()))
+        Finding(int(i), label(section, int(i)), float(counts[i] / counts.sum()))
         for i in order
         if counts[i]
     )

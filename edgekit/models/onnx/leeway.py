@@ -97,8 +97,8 @@ def rounded_inputs(inputs: Mapping[str, Array]) -> Iterator[dict[str, Array]]:
         for name, array in inputs.items():
             if array.dtype.name.startswith(("float", "bfloat")):
                 signs = np.where(np.arange(array.size) % 2, -size, size).reshape(array.shape)
-                kept = "float64" if array.dtype.name == "float64" else "float32"
-                moved[name] = np.asarray(array.astype("float64") * (1.0 + signs), kept)
+                dtype = "float64" if array.dtype.name == "float64" else "float32"
+                moved[name] = np.asarray(array.astype("float64") * (1.0 + signs), dtype)
         yield moved
 
 

@@ -30,7 +30,7 @@ _UNKNOWN = -1
 
 
 @dataclass(frozen=True)
-class Found:
+class ValueType:
     """What is known of a value."""
 
     dtype: str
@@ -39,14 +39,14 @@ class Found:
     """The reason why it can't leave onnxruntime; empty for a tensor of a fixed shape."""
 
 
-UNKNOWN = Found("", (), "is nothing that onnxruntime knows the type of")
+UNKNOWN = ValueType("", (), "is nothing that onnxruntime knows the type of")
 
 
 class NotRunError(Exception):
     """onnxruntime can't run a model."""
 
 
-def types_of(model: onnx.ModelProto, data_dependent: Collection[str]) -> dict[str, Found]:
+def types_of(model: onnx.ModelProto, data_dependent: Collection[str]) -> dict[str, ValueType]:
     """Return what a model's outputs are.
 
     Their shapes are those that onnxruntime infers. Where it infers none, they are those of runs on
@@ -116,20 +116,22 @@ def _sample(item: Any, seed: int) -> np.ndarray:
     return np.asarray(values * (seed > 0)).astype(dtype)
 
 
-def _found(output: Any, runs: Sequence[tuple[int, ...] | None], depends_on_data: bool) -> Found:
+def _found(output: Any, runs: Sequence[tuple[int, ...] | None], depends_on_data: bool) -> ValueType:
     dtype = _DTYPES.get(_element(output))
     if dtype is None:
         kind = output.type.partition("(")[0]
-        return Found("", (), _KINDS.get(_element(output), _KINDS.get(kind, f"is {output.type}")))
+        return ValueType(
+            "", (), _KINDS.get(_element(output), _KINDS.get(kind, f"is {output.type}"))
+        )
     inferred = tuple(
         extent if isinstance(extent, int) else _UNKNOWN for extent in output.shape or ()
     )
     seen = {tuple(shape) for shape in runs if shape is not None}
     if inferred and _UNKNOWN not in inferred and seen <= {inferred}:
-        return Found(dtype, inferred)
+        return ValueType(dtype, inferred)
     if len(seen) != 1 or depends_on_data:
-        return Found(dtype, (), "has a size that depends on the data")
-    return Found(dtype, seen.pop())
+        return ValueType(dtype, (), "has a size that depends on the data")
+    return ValueType(dtype, seen.pop())
 
 
 def _element(item: Any) -> str:

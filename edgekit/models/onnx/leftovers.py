@@ -31,7 +31,7 @@ from edgekit.models.onnx.graph import (
     subgraphs,
 )
 from edgekit.models.onnx.leftover_parts import model_of, parts_of
-from edgekit.models.onnx.leftover_types import UNKNOWN, Found, NotRunError, computed, types_of
+from edgekit.models.onnx.leftover_types import UNKNOWN, NotRunError, ValueType, computed, types_of
 from edgekit.models.onnx.parameters import DATA_DEPENDENT
 from edgekit.models.onnx.values import Value, dtype_of, is_known, shape_of
 
@@ -60,7 +60,7 @@ class LeftoverImport:
     """The parts by their first result."""
     left: dict[str, str] = field(default_factory=dict)
     """The reasons of the nodes that were left, by the name of their first result."""
-    found: dict[str, Found] | None = None
+    found: dict[str, ValueType] | None = None
     """What onnxruntime says of all values; None until a node is left."""
     values: dict[str, Value] = field(default_factory=dict)
     """The values of the main graph."""
@@ -129,7 +129,7 @@ class LeftoverImport:
             return Inside(name, found.why_inside, label(node))
         return relax.Var(name, relax.TensorType(found.shape, found.dtype))
 
-    def _types(self) -> dict[str, Found]:
+    def _types(self) -> dict[str, ValueType]:
         """Return what all values of the model are, by running it on samples."""
         nodes = self._needed()
         names = [name for node in nodes for name in node.output if name]

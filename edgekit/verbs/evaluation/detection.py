@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from edgekit.bundle.folder import Bundle
     from edgekit.bundle.manifest import InputEntry
     from edgekit.bundle.samples import Sample
-    from edgekit.models.ends.reading import Found
+    from edgekit.models.ends.reading import Finding
 
 ANNOTATIONS, IMAGES = "annotations.json", "images"
 _LARGEST = 1 << 30
@@ -123,7 +123,7 @@ class Detection:
         # Picture, box, score and category are the columns that COCO has.
         return _average_precision(self.known, boxes[:, [0, 3, 4, 5, 6, 2, 1]])
 
-    def _found(self, outputs: Outputs, place: Placement | None) -> tuple[Found, ...]:
+    def _found(self, outputs: Outputs, place: Placement | None) -> tuple[Finding, ...]:
         if missing := [name for name in ("boxes", "scores", "classes") if name not in outputs]:
             raise InputError(
                 f"the model that runs beside the device has no output {missing[0]!r}",
@@ -209,7 +209,7 @@ def _categories(section: Boxes, known: Annotations) -> dict[int, int]:
     return found
 
 
-def _overlap(one: Found, other: Found) -> float:
+def _overlap(one: Finding, other: Finding) -> float:
     assert one.box is not None and other.box is not None
     a, b = np.array(one.box).reshape(2, 2), np.array(other.box).reshape(2, 2)
     sides = np.minimum(a[1], b[1]) - np.maximum(a[0], b[0])

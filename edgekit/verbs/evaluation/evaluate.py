@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -115,41 +115,52 @@ def read_data(bundle: Bundle, data: Path, task: str) -> Task:
     return TASKS[task](bundle, data)
 
 
+@dataclass(frozen=True)
+class EvaluationPlan:
+    """What a bundle is judged by."""
+
+    data: Path
+    """The data set with its labels."""
+    task: str
+    at_least: Mapping[str, float] = field(default_factory=dict)
+    """The lower limits of figures, `{"top1": 0.7}`."""
+    at_most: Mapping[str, float] = field(default_factory=dict)
+    """The upper limits."""
+    again: bool = False
+    """Whether to begin anew instead of going on with what an interrupted evaluation left."""
+
+
 def evaluate(
     bundle: Bundle,
     device: RunsBundles,
-    data: Path,
-    task: str,
+    plan: EvaluationPlan,
     *,
     source: ModelSource | None = None,
-    at_least: Mapping[str, float] | None = None,
-    at_most: Mapping[str, float] | None = None,
-    again: bool = False,
     events: Events = SILENT,
 ) -> EvaluationReport:
-    """Run each sample of `data` on the device, and compare the outputs with the labels.
+    """Run each sample of a data set on the device, and compare the outputs with the labels.
 
-    `source` is a model that runs on the same samples in its own runtime. An interrupted evaluation
-    leaves its results, and the same call goes on; with `again` it begins anew. A report whose
-    figures miss a limit is returned too: `raise_if_missed` makes it an error.
+    `source` is a model that runs on the same samples in its own runtime. A report whose figures
+    miss a limit is returned too: `raise_if_missed` makes it an error.
     """
+    data, task = plan.data, plan.task
     chosen = read_data(bundle, data, task)
     alike, likeness = chosen.likeness
     figures = {**chosen.figures, **({alike: likeness} if source else {})}
-    limits = limits_of(at_least or {}, at_most or {}, figures)
+    limits = limits_of(plan.at_least, plan.at_most, figures)
     model = None if source is None else _Model(bundle, source)
     of_model = "" if model is None else model.source.sha256
     subject = (bundle.digest, device.name, task, str(data.resolve()), of_model)
     identities = [item.identity() for item in chosen.items]
     with (
-        journal(subject, again=again, events=events) as kept,
+        journal(subject, again=plan.again, events=events) as earlier,
         device.opened(bundle, purpose="evaluate", events=events) as session,
         events.stage(f"evaluate on {device.name}", len(identities)) as stage,
     ):
         open_items = [
             (item, identity)
             for item, identity in zip(chosen.items, identities, strict=True)
-            if identity not in kept.done
+            if identity not in earlier.done
         ]
         resumed = len(identities) - len(open_items)
         if resumed:
@@ -173,10 +184,10 @@ def evaluate(
                     expected = model.run(state.complete(taken))
                     known["model"] = chosen.judge(item, expected)
                     known["alike"] = chosen.compare(outputs, expected)
-                kept.add(identity, known)
+                earlier.add(identity, known)
                 stage.advance(1, item.name)
         measured_by = session.measured_by
-        found = [kept.done[identity] for identity in identities]
+        found = [earlier.done[identity] for identity in identities]
     values = chosen.summarise([one["judged"] for one in found])
     beside = chosen.summarise([one["model"] for one in found]) if model else {}
     metrics = [

@@ -45,10 +45,10 @@ def journal(subject: tuple[str, ...], *, again: bool, events: Events) -> Iterato
         with exclusive_lock(path, wait):
             done = {} if again else _read(path)
             with path.open("w", encoding="utf-8") as stream:
-                kept = Journal(stream, {})
+                entries = Journal(stream, {})
                 for identity, known in done.items():
-                    kept.add(identity, known)
-                yield kept
+                    entries.add(identity, known)
+                yield entries
             path.unlink()
 
 

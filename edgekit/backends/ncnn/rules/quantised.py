@@ -14,7 +14,12 @@ import numpy as np
 from edgekit.backends.base import Layer, Refused, Rule, Setting
 from edgekit.backends.match import Match
 from edgekit.backends.ncnn.rules.common import require_batch_of_one
-from edgekit.backends.plain.rules.quantised import LIMITS, QuantisedLayer, Window, quantised_rules
+from edgekit.backends.plain.rules.quantised import (
+    LIMITS,
+    ConvolutionWindow,
+    QuantisedLayer,
+    quantised_rules,
+)
 from edgekit.backends.rule_tools import OUT
 
 HELD_ABOVE = 1
@@ -27,7 +32,7 @@ def rules() -> tuple[Rule, ...]:
     return quantised_rules(_take)
 
 
-def _take(match: Match, layer: QuantisedLayer, window: Window | None) -> Layer:
+def _take(match: Match, layer: QuantisedLayer, window: ConvolutionWindow | None) -> Layer:
     require_batch_of_one(match.shape("input"))
     highest = LIMITS[layer.dtype][1]
     if highest in (layer.source.zero_point, layer.result.zero_point):

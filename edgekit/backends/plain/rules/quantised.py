@@ -54,7 +54,7 @@ class QuantisedLayer:
 
 
 @dataclass(frozen=True)
-class Window:
+class ConvolutionWindow:
     """The window of a convolution, rows before columns."""
 
     channels_last: bool
@@ -69,7 +69,7 @@ class Window:
         return shape[3 if self.channels_last else 1]
 
 
-Take = Callable[[Match, QuantisedLayer, "Window | None"], Layer]
+Take = Callable[[Match, QuantisedLayer, "ConvolutionWindow | None"], Layer]
 """The function that makes a library's layer; a dense layer has no window."""
 
 
@@ -112,7 +112,7 @@ def _rule(operator: str, name: str, activation: str, take: Take) -> Rule:
     return Rule(f"int8 {name}", result, {**parts, OUT: result}, take_all)
 
 
-def _described(match: Match, window: Window | None) -> QuantisedLayer:
+def _described(match: Match, window: ConvolutionWindow | None) -> QuantisedLayer:
     source, result = _quantisation(match, "source"), _quantisation(match, OUT)
     weight, scales = _weights(match, window)
     channels = weight.shape[0]
@@ -129,7 +129,7 @@ def _described(match: Match, window: Window | None) -> QuantisedLayer:
     return QuantisedLayer(dtype, source, result, low, high, weight, scales, bias)
 
 
-def _bias(match: Match, channels: int, steps: Array, window: Window | None) -> Array:
+def _bias(match: Match, channels: int, steps: Array, window: ConvolutionWindow | None) -> Array:
     bias = match.weights("bias")
     if bias.dtype != np.int32 or bias.shape != (channels,):
         raise Refused("its bias is not one int32 a channel")
@@ -160,7 +160,7 @@ def _one(match: Match, expression: Any) -> float:
     return scalar(match.with_part("its scale", expression), "its scale")
 
 
-def _weights(match: Match, window: Window | None) -> tuple[Array, Array]:
+def _weights(match: Match, window: ConvolutionWindow | None) -> tuple[Array, Array]:
     """Return the weights with outputs first, and one scale for each output."""
     stored = match.weights("weight")
     _, scale, zero_point = match.arguments("plain")
@@ -193,7 +193,7 @@ def _weights(match: Match, window: Window | None) -> tuple[Array, Array]:
     return np.ascontiguousarray(weight), np.broadcast_to(scales, channels).astype("float64")
 
 
-def _window(match: Match) -> Window:
+def _window(match: Match) -> ConvolutionWindow:
     attrs = match.attrs("call")
     layouts = (str(attrs.data_layout), str(attrs.out_layout) or str(attrs.data_layout))
     if layouts not in (("NHWC", "NHWC"), ("NCHW", "NCHW")) or sorted(
@@ -204,7 +204,7 @@ def _window(match: Match) -> Window:
     if min(top, left, bottom, right) < 0:
         raise Refused("its padding is negative")
     strides, dilations = integers(attrs.strides), integers(attrs.dilation)
-    return Window(
+    return ConvolutionWindow(
         layouts[0] == "NHWC",
         int(attrs.groups),
         (strides[0], strides[1]),

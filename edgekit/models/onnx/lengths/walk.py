@@ -116,7 +116,7 @@ class Walk:
         """Write a node with graphs of its own."""
 
         def run(writer: Writer, graph: onnx.GraphProto, inner: Scope) -> list[Value]:
-            kept, self.writer = self.writer, writer
+            outer, self.writer = self.writer, writer
             self.depth += 1
             try:
                 for tensor in graph.initializer:
@@ -124,7 +124,7 @@ class Walk:
                     inner[tensor.name] = known(content, tensor.data_type)
                 return self.run(graph.node, [item.name for item in graph.output], inner)
             finally:
-                self.writer = kept
+                self.writer = outer
                 self.depth -= 1
 
         return control.written(control.Nested(step, scope, run))
@@ -152,12 +152,12 @@ class Walk:
         ]
         asked = [a for a, name in zip(body.outputs, step.outputs, strict=False) if name]
         self.depth += 1
-        kept, self.writer.opsets = self.writer.opsets, {**self.writer.opsets, **body.opsets}
+        outer, self.writer.opsets = self.writer.opsets, {**self.writer.opsets, **body.opsets}
         try:
             values = dict(zip(asked, self.run(nodes, asked, inner), strict=True))
         finally:
             self.depth -= 1
-            self.writer.opsets = kept
+            self.writer.opsets = outer
         return [values.get(name, Value("", 0, None)) for name in body.outputs]
 
 

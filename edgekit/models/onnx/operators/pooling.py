@@ -23,7 +23,7 @@ _AVERAGE = {1: op.nn.avg_pool1d, 2: op.nn.avg_pool2d, 3: op.nn.avg_pool3d}
 
 
 @dataclass(frozen=True)
-class Window:
+class PoolingWindow:
     """The geometry of the windows of a pooling."""
 
     extents: tuple[int, ...]
@@ -68,7 +68,7 @@ class Window:
         return total
 
 
-def window_of(node: Node) -> Window:
+def window_of(node: Node) -> PoolingWindow:
     extents, kernel = node.shape(0)[2:], tuple(node.get("kernel_shape"))
     rank = len(kernel)
     if rank not in _MAXIMUM:
@@ -90,11 +90,11 @@ def window_of(node: Node) -> Window:
         else:
             count = room // strides[axis] + 1
         output.append(count)
-    return Window(extents, kernel, strides, dilations, before, after, tuple(output))
+    return PoolingWindow(extents, kernel, strides, dilations, before, after, tuple(output))
 
 
 def _pooled(
-    functions: dict[int, Callable[..., Expr]], value: Expr, window: Window, **options: bool
+    functions: dict[int, Callable[..., Expr]], value: Expr, window: PoolingWindow, **options: bool
 ) -> Expr:
     return functions[len(window.kernel)](
         value,
@@ -113,7 +113,7 @@ def _max_pool(node: Node) -> Outputs:
     return _pooled(_MAXIMUM, node.expr(0), window)
 
 
-def _max_pool_with_indices(node: Node, window: Window) -> Outputs:
+def _max_pool_with_indices(node: Node, window: PoolingWindow) -> Outputs:
     """Gather every window, find its largest cell, and look up that cell's position."""
     value = wide(node, node.expr(0))
     dtype = dtype_of(value)
@@ -149,7 +149,7 @@ def _max_pool_with_indices(node: Node, window: Window) -> Outputs:
     return [node.emit(largest), node.emit(op.reshape(index, (*lead, *window.output)))]
 
 
-def _cells(window: Window) -> list[np.ndarray]:
+def _cells(window: PoolingWindow) -> list[np.ndarray]:
     """Return for each axis the coordinates of every cell (columns) of every window (rows)."""
     starts = itertools.product(*(range(count) for count in window.output))
     offsets = list(itertools.product(*(range(size) for size in window.kernel)))

@@ -32,7 +32,7 @@ NEUTRAL: Mapping[str, Callable[[int], float]] = {
 _SUMS = frozenset({"ReduceL1", "ReduceL2", "ReduceMean", "ReduceSum", "ReduceSumSquare"})
 
 
-def kept(shape: Sequence[Size], axes: Sequence[int], keepdims: bool) -> tuple[Size, ...]:
+def shape_after(shape: Sequence[Size], axes: Sequence[int], keepdims: bool) -> tuple[Size, ...]:
     """Return a shape after a reduction."""
     sizes: list[Size | None] = [1 if keepdims else None] * len(shape)
     return tuple(
@@ -42,7 +42,7 @@ def kept(shape: Sequence[Size], axes: Sequence[int], keepdims: bool) -> tuple[Si
     )
 
 
-def moved(zeros: frozenset[int], axes: Sequence[int], keepdims: bool) -> frozenset[int]:
+def zeros_after(zeros: frozenset[int], axes: Sequence[int], keepdims: bool) -> frozenset[int]:
     """Return the dimensions filled with zeros after a reduction."""
     left = zeros - set(axes)
     return left if keepdims else frozenset(z - sum(axis < z for axis in axes) for z in left)
@@ -54,9 +54,9 @@ def mean(writer: Writer, value: Value, axes: Sequence[int], keepdims: bool = Tru
     total = writer.emit("ReduceSum", filled, writer.constant(list(axes)), keepdims=int(keepdims))
     count = writer.length(product(value.sizes[axis] for axis in axes))
     made = writer.emit("Div", total, writer.emit("Cast", count, to=value.element))
-    shape = kept(value.sizes, axes, keepdims)
-    room = tuple(int(str(x)) for x in kept(value.buffer, axes, keepdims))
-    return replace(made, shape=shape, buffer=room, zeros=moved(filled.zeros, axes, keepdims))
+    shape = shape_after(value.sizes, axes, keepdims)
+    room = tuple(int(str(x)) for x in shape_after(value.buffer, axes, keepdims))
+    return replace(made, shape=shape, buffer=room, zeros=zeros_after(filled.zeros, axes, keepdims))
 
 
 def _reduce(step: Step) -> Value:
@@ -71,8 +71,8 @@ def _reduce(step: Step) -> Value:
         return mean(step.writer, value, axes, keepdims)
     filled = step.masked(0, axes, NEUTRAL[operator](value.element))
     made = step.again(filled, *step.inputs[1:])[0]
-    zeros = moved(filled.zeros, axes, keepdims) if operator in _SUMS else frozenset[int]()
-    return step.shaped(made, kept(value.sizes, axes, keepdims), zeros)
+    zeros = zeros_after(filled.zeros, axes, keepdims) if operator in _SUMS else frozenset[int]()
+    return step.shaped(made, shape_after(value.sizes, axes, keepdims), zeros)
 
 
 def _softmax(step: Step) -> Value:
@@ -93,7 +93,7 @@ def _place_of_best(step: Step) -> Value:
     if step.get("select_last_index", 0) and axis in value.padded:
         last = writer.length(value.sizes[axis] - 1)
         made = writer.emit("Min", made, last)
-    return step.shaped(made, kept(value.sizes, [axis], bool(step.get("keepdims", 1))))
+    return step.shaped(made, shape_after(value.sizes, [axis], bool(step.get("keepdims", 1))))
 
 
 def _top(step: Step) -> list[Value]:
@@ -131,7 +131,7 @@ def _normalized(step: Step) -> list[Value] | None:
     if set(behind) & set(value.padded):
         return None
     made = step.again(*step.inputs)
-    shapes = [value.sizes, *[kept(value.sizes, behind, True)] * 2]
+    shapes = [value.sizes, *[shape_after(value.sizes, behind, True)] * 2]
     return [
         step.shaped(one, shape) if one.name else one
         for one, shape in zip(made, shapes, strict=False)
