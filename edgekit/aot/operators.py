@@ -220,7 +220,6 @@ class Pad:
     before: tuple[int, ...]
     after: tuple[int, ...]
     value: int
-    bytes_each: int = 1
 
 
 @dataclass(frozen=True)
@@ -229,7 +228,6 @@ class Concatenate:
 
     shapes: tuple[tuple[int, ...], ...]
     axis: int
-    bytes_each: int = 1
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,7 @@ def match_function(context: Context, value: Any, target: Target) -> Group | None
         return None
     table = _litert_table(context, value, leaf, target, elements) if context.litert else None
     if table is None:
-        function = _Function(context.graph, leaf)
+        function = _Function(context.graph)
         table = tables.by_floats(
             leaf,
             target,
@@ -180,9 +180,8 @@ def _tensors(call: Any) -> list[Any]:
 class _Function:
     """An element-wise expression, computed for real values of its only source."""
 
-    def __init__(self, graph: Graph, leaf: Source) -> None:
+    def __init__(self, graph: Graph) -> None:
         self._graph = graph
-        self._leaf = leaf
 
     def __call__(self, expression: Any, real: Array) -> Array:
         graph = self._graph
