@@ -31,7 +31,7 @@ import onnx
 from benchmarks import networks
 from benchmarks.doc_table import write_table
 from benchmarks.instruction_counts import count, counting_twin, counts_in_words
-from benchmarks.kernel_work import StepWork, Work, work_of_steps
+from benchmarks.kernel_work import StepWork, work_of_steps
 from benchmarks.model_zoo import MODELS, ZooModel, fetch
 from benchmarks.models import machine
 from benchmarks.onnxruntime_run import measure as run_onnxruntime
@@ -44,6 +44,7 @@ from edgekit.building.build import build
 from edgekit.building.key import package_digest
 from edgekit.bundle.folder import Bundle
 from edgekit.compiler.schedules.choices import NO_CHOICES
+from edgekit.compiler.work import Work
 from edgekit.devices.base import BenchPlan
 from edgekit.devices.local.device import LocalDevice
 from edgekit.models.model import ModelSource, import_model

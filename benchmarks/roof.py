@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.kernel_work import Work
+from edgekit.compiler.work import Work
 from edgekit.cross.toolchain import find_compiler
 from edgekit.profiles.board import load_board
 from edgekit.profiles.toolchain import load_toolchain

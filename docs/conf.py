@@ -42,6 +42,7 @@ PAGES = {
         "docs/evaluate",
         "docs/recommend",
         "docs/profile",
+        "docs/report",
         "docs/results",
         "docs/ci",
         "docs/export",

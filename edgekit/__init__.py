@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from edgekit.verbs.export.application import ExportResult
     from edgekit.verbs.quantize import QuantizeReport, QuantizeRequest
     from edgekit.verbs.quantize import quantize as quantize_model
+    from edgekit.verbs.report import ModelReport
     from edgekit.verbs.rollback import RollbackReport
     from edgekit.verbs.run import RunPlan, RunReport
     from edgekit.verbs.run import run as run_bundle
@@ -92,6 +93,7 @@ __all__ = [
     "Listing",
     "LocalDevice",
     "Manifest",
+    "ModelReport",
     "ModelSource",
     "ModelSummary",
     "PartitionReport",
@@ -163,6 +165,7 @@ _HOMES: dict[str, tuple[str, str]] = {
     "ExportResult": ("edgekit.verbs.export.application", "ExportResult"),
     "LocalDevice": ("edgekit.devices.local.device", "LocalDevice"),
     "Manifest": ("edgekit.bundle.manifest", "Manifest"),
+    "ModelReport": ("edgekit.verbs.report", "ModelReport"),
     "ModelSource": ("edgekit.models.model", "ModelSource"),
     "ModelSummary": ("edgekit.advice.summary", "ModelSummary"),
     "Preprocess": ("edgekit.models.preprocess", "Preprocess"),

@@ -15,6 +15,7 @@ from itertools import permutations
 from typing import Protocol
 
 from edgekit.aot.program import Program
+from edgekit.compiler.steps import CodeBuffer
 
 ALIGNMENT = 16
 _TRIED_ALL = 6
@@ -279,6 +280,34 @@ def lifetimes(program: Program) -> tuple[list[int], list[int]]:
     for buffer in program.results:
         lasts[buffer] = len(program.steps)
     return firsts, lasts
+
+
+def places(program: Program, arena: ArenaPlan, scratch: Sequence[int]) -> tuple[CodeBuffer, ...]:
+    """Return all buffers with their places, in the order of their first use. `scratch` has the
+    bytes of each step's own memory."""
+    last_step = max(len(program.steps) - 1, 0)
+    found = [
+        CodeBuffer(buffer.name, "tensor", offset, buffer.bytes, first, min(last, last_step))
+        for buffer, offset, first, last in zip(
+            program.buffers, arena.buffers, *lifetimes(program), strict=True
+        )
+    ]
+    for index, (step, place, size) in enumerate(
+        zip(program.steps, arena.scratch, scratch, strict=True)
+    ):
+        if place is not None:
+            found.append(CodeBuffer(step.name, "scratch", place, size, index, index))
+    return tuple(sorted(found, key=lambda one: (one.first, one.offset)))
+
+
+def reads_of(program: Program) -> tuple[tuple[int, ...], ...]:
+    """Return for each step the steps whose results it reads."""
+    writer: dict[int, int] = {}
+    found = []
+    for index, step in enumerate(program.steps):
+        found.append(tuple(sorted({writer[one] for one in step.inputs if one in writer})))
+        writer.update(dict.fromkeys(step.outputs, index))
+    return tuple(found)
 
 
 def _alive(blocks: Sequence[Block], steps: int) -> list[int]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from edgekit.aot.arena import lifetimes
+from edgekit.aot.arena import places, reads_of
 from edgekit.aot.choose import Choice
 from edgekit.aot.operators import LoopNest, Operator
 from edgekit.aot.tree import TreePlan
@@ -25,9 +25,13 @@ def report_of(plan: TreePlan, choices: Sequence[Choice]) -> BareMetal:
             scratch_bytes=choice.kernel.scratch,
             constant_bytes=constant_bytes(choice),
             alive_bytes=alive,
+            reads=reads,
         )
-        for step, choice, alive in zip(plan.program.steps, choices, plan.arena.alive, strict=True)
+        for step, choice, alive, reads in zip(
+            plan.program.steps, choices, plan.arena.alive, reads_of(plan.program), strict=True
+        )
     )
+    scratch = [kernel.scratch for kernel in plan.kernels]
     return BareMetal(
         name=plan.name,
         arena_bytes=plan.arena.bytes,
@@ -39,30 +43,14 @@ def report_of(plan: TreePlan, choices: Sequence[Choice]) -> BareMetal:
         firmware_flash=0,
         firmware_ram=0,
         steps=steps,
-        buffers=tuple(_buffers(plan)),
+        buffers=tuple(
+            BufferEntry(**vars(one)) for one in places(plan.program, plan.arena, scratch)
+        ),
         libraries=tuple(
             LibraryEntry(library.name, library.version, library.license_name)
             for library in plan.libraries
         ),
     )
-
-
-def _buffers(plan: TreePlan) -> Iterator[BufferEntry]:
-    """Yield the buffers in the order of their first use."""
-    program, arena = plan.program, plan.arena
-    last_step = max(len(program.steps) - 1, 0)
-    entries = [
-        BufferEntry(buffer.name, "tensor", offset, buffer.bytes, first, min(last, last_step))
-        for buffer, offset, first, last in zip(
-            program.buffers, arena.buffers, *lifetimes(program), strict=True
-        )
-    ]
-    for index, (step, kernel, place) in enumerate(
-        zip(program.steps, plan.kernels, arena.scratch, strict=True)
-    ):
-        if place is not None:
-            entries.append(BufferEntry(step.name, "scratch", place, kernel.scratch, index, index))
-    yield from sorted(entries, key=lambda entry: (entry.first, entry.offset))
 
 
 def constant_bytes(choice: Choice) -> int:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from edgekit.advice.words import Recommendation, SearchPlan
 from edgekit.api.choice import device_for_board
-from edgekit.api.keywords import BindingKeywords, BundleLike, PathLike, Unpack
+from edgekit.api.keywords import BindingKeywords, BuildKeywords, BundleLike, PathLike, Unpack
 from edgekit.api.on_devices import OnDevices
 from edgekit.base.errors import UsageError
 from edgekit.base.events import Events
 from edgekit.base.options import option
 from edgekit.devices.device import Device
 from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS
+from edgekit.models.model import MODEL_SUFFIXES
 from edgekit.profiles.board import Board
 from edgekit.store.comparing import Comparison
 from edgekit.store.results import Listing
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from edgekit.registry.fetch import Fetched
     from edgekit.registry.publish import Published
     from edgekit.registry.rollout import Move, Rollout
+    from edgekit.verbs.report import ModelReport
 
 
 class Workspace(OnDevices):
@@ -199,8 +201,36 @@ class Workspace(OnDevices):
 
         return show_result(run, self.data.store)
 
+    def report(self, subject: BundleLike = "latest", **how: Unpack[BuildKeywords]) -> ModelReport:
+        """Put all that is known about a bundle, a model or a stored run into one report.
+
+        `subject` is a bundle, the path of a bundle or of a model, a run's id, a prefix of it, or
+        "latest". `how` decides about a model as `build` does.
+        """
+        from edgekit.bundle.folder import Bundle, looks_like_a_bundle
+        from edgekit.verbs.report import report_bundle, report_model, report_run
+
+        given = {key: value for key, value in how.items() if value}
+        store = self.data.store
+        if isinstance(subject, Bundle) or looks_like_a_bundle(self.data.path(subject)):
+            _refuse_build_options(given, "a bundle")
+            return report_bundle(self._setting.bundle(subject), store)
+        path = self.data.path(subject)
+        if path.exists() or path.suffix.lower() in MODEL_SUFFIXES:
+            return report_model(self.partitioned(subject, **how), store)
+        _refuse_build_options(given, "a run")
+        return report_run(str(subject), store)
+
     def compare(self, before: str = "previous", after: str = "latest") -> Comparison:
         """Compare two runs: ids, or "previous" or "best" among the runs before `after`."""
         from edgekit.store.results import compare_results
 
         return compare_results(before, after, self.data.store)
+
+
+def _refuse_build_options(given: Mapping[str, object], subject: str) -> None:
+    if given:
+        raise UsageError(
+            f"{option(next(iter(given)))} decides about a model, and this is a report of {subject}",
+            hint="leave it out, or name a model file",
+        )

@@ -51,6 +51,11 @@ def html_text(text: str) -> str:
     return html.escape(printable(text), quote=True)
 
 
+def html_document(text: str) -> str:
+    """Quote a whole document, as it is, for an attribute such as a frame's `srcdoc`."""
+    return html.escape(text, quote=True)
+
+
 def markdown_text(text: str) -> str:
     """Quote text for a line or a table's cell in Markdown. Every character is literal."""
     return _MARKDOWN.sub(r"\\\1", one_line(text))

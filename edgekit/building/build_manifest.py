@@ -61,6 +61,7 @@ def manifest_for(making: Making, ends: Ends, contents: Contents) -> Manifest:
         runners=contents.runners,
         kernels=contents.kernels,
         steps=contents.steps,
+        arena=contents.arena,
         bare_metal=contents.bare_metal,
         files=(*contents.files, *reference.files),
         reproducible=reproducible,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from edgekit.bundle.manifest import FileEntry, Kernel, Manifest, Region
     from edgekit.bundle.manifest_bare_metal import BareMetal
     from edgekit.bundle.manifest_runners import RunnerEntry
-    from edgekit.bundle.manifest_steps import LibraryStep
+    from edgekit.bundle.manifest_steps import Arena, LibraryStep
     from edgekit.cross.toolchain import Compiler
     from edgekit.models.model import Model, ModelSource
     from edgekit.profiles.board import Board
@@ -63,6 +63,7 @@ class Contents:
     runners: tuple[RunnerEntry, ...] = ()
     kernels: tuple[Kernel, ...] = ()
     steps: tuple[LibraryStep, ...] = ()
+    arena: Arena | None = None
     bare_metal: BareMetal | None = None
 
 

@@ -19,7 +19,7 @@ from edgekit.base.tensors import TensorSpec
 from edgekit.bundle.manifest_bare_metal import BareMetal
 from edgekit.bundle.manifest_oracle import OracleEntry
 from edgekit.bundle.manifest_runners import RunnerEntry, runners_problem
-from edgekit.bundle.manifest_steps import LibraryStep
+from edgekit.bundle.manifest_steps import Arena, LibraryStep
 from edgekit.bundle.manifest_vectors import RANDOM, LeftOut, VectorEntry, vectors_problem
 from edgekit.models.ends.postprocess import Postprocess
 from edgekit.models.preprocess import Preprocess
@@ -166,6 +166,8 @@ class Manifest:
     kernels: tuple[Kernel, ...]
     steps: tuple[LibraryStep, ...]
     """The steps in the order in which they run; none in bundles of earlier versions."""
+    arena: Arena | None
+    """The memory of a program in machine code; None if it is planned otherwise, or unknown."""
     bare_metal: BareMetal | None
     """The model as C; None if the bundle holds a library."""
     files: tuple[FileEntry, ...]
@@ -282,8 +284,8 @@ def _with_vectors(document: Mapping[str, object]) -> dict[str, object]:
 
 
 def _with_states(document: Mapping[str, object]) -> dict[str, object]:
-    """Return a document whose tensors are no state, and of one size, where they say nothing, and
-    that lists no steps where it has no list."""
+    """Return a document that has every key of the newest version: where an older one says nothing,
+    tensors are no state and of one size, and steps and the arena are unknown."""
 
     def completed(entry: object) -> object:
         if not isinstance(entry, dict) or not isinstance(entry.get("spec"), dict):
@@ -295,7 +297,18 @@ def _with_states(document: Mapping[str, object]) -> dict[str, object]:
         for key in ("inputs", "outputs")
         if isinstance(entries := document.get(key), list)
     }
-    return {"steps": [], **document, **ends}
+    steps = {"steps": _known_steps(document.get("steps", []), operations=None, reads=None)}
+    bare_metal = document.get("bare_metal")
+    if isinstance(bare_metal, dict):
+        own = _known_steps(bare_metal.get("steps"), reads=None)
+        steps["bare_metal"] = {**bare_metal, "steps": own}
+    return {"arena": None, **document, **ends, **steps}
+
+
+def _known_steps(steps: object, **unknown: None) -> object:
+    if not isinstance(steps, list):
+        return steps
+    return [{**unknown, **step} if isinstance(step, dict) else step for step in steps]
 
 
 @dataclass(frozen=True)
@@ -363,6 +376,10 @@ def _check_references(manifest: Manifest) -> None:
         for spec in specs:
             if not spec.is_within(least) or any(one.length in tensors for one in spec.varying):
                 raise _inconsistent(f"gives {spec.name[:40]!a} sizes that can't be")
+    reads = [step.reads for step in manifest.steps]
+    of_c = [step.reads for step in manifest.bare_metal.steps] if manifest.bare_metal else []
+    if any(max(own or (), default=-1) >= at for one in (reads, of_c) for at, own in enumerate(one)):
+        raise _inconsistent("has a step that reads what comes after it")
     results = {entry.spec.name: entry.spec for entry in manifest.outputs}
     for entry in manifest.inputs:
         spec = entry.spec

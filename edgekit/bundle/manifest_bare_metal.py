@@ -28,6 +28,8 @@ class StepEntry:
     constant_bytes: Count
     alive_bytes: Count
     """Bytes of the arena in use while it runs."""
+    reads: tuple[Count, ...] | None = None
+    """The steps whose results it reads, by their places; None in bundles of earlier versions."""
 
 
 @dataclass(frozen=True)

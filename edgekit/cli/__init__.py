@@ -51,6 +51,7 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
             Entry("bench", "edgekit.cli.bench", "Time a bundle on a device."),
             Entry("tune", "edgekit.cli.tune", "Search for faster kernels on devices."),
             Entry("results", "edgekit.cli.results", "Show, compare and export measurements."),
+            Entry("report", "edgekit.cli.report", "Write one page with all pictures."),
         ),
     ),
     (

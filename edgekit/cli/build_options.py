@@ -81,9 +81,8 @@ def _build_keywords(board_name: str | None, toolchain_name: str | None, **given:
     return {"board": board_name, "toolchain": toolchain_name, **verify, **given}
 
 
-def to_be_built_with(*further: Decorator) -> Decorator:
-    """Add `model: Path | None`, and `how: BuildKeywords`, which decide a build."""
-    options = grouped(
+def _deciding(*further: Decorator) -> Decorator:
+    return grouped(
         "how",
         _build_keywords,
         board_option,
@@ -97,6 +96,15 @@ def to_be_built_with(*further: Decorator) -> Decorator:
         state_option,
         *further,
     )
+
+
+deciding_options = _deciding()
+"""Options that add `how: BuildKeywords`, which decides a build."""
+
+
+def to_be_built_with(*further: Decorator) -> Decorator:
+    """Add `model: Path | None`, and `how: BuildKeywords`, which decide a build."""
+    options = _deciding(*further)
     return lambda function: model_argument(options(function))
 
 

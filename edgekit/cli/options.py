@@ -262,6 +262,8 @@ DEVICE = _Named("device", _known_devices)
 REMOTE_DEVICE = _Named("device", _known_remote_devices)
 MODEL_FILE = _FilePath("model", is_model_file)
 BUNDLE_PATH = _FilePath("bundle", is_bundle, otherwise="dir")
+REPORTED = _FilePath("subject", lambda path: is_model_file(path) or is_bundle(path))
+"""A bundle, a model file, or the id of a run, which is no path but reads as one."""
 
 board_option: Decorator = click.option(
     "--board",

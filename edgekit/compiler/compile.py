@@ -7,19 +7,22 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from edgekit.base.events import SILENT, Events
 from edgekit.base.tvm_compat import load_tvm
 from edgekit.base.wording import counted, size
 from edgekit.compiler.phases import Dump, Phase, guarded, no_dump, run_phase, run_phases
 from edgekit.compiler.schedules.choices import NO_CHOICES, Choices
-from edgekit.compiler.steps import CodeStep
+from edgekit.compiler.steps import CodeArena, CodeStep
 from edgekit.cross.library_code import write_index_error, write_mark
 from edgekit.cross.link import Objects, export_objects
 from edgekit.cross.runtime import ffi_headers
 from edgekit.cross.weights import Weight, write_weights
 from edgekit.profiles.cpu import Target
+
+if TYPE_CHECKING:
+    from edgekit.compiler.work import Work
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,7 @@ class Machine:
     checks_indices: bool
     """Whether the library needs the function of cross/library_code.py."""
     steps: tuple[CodeStep, ...] = ()
+    memory: ClassVar[None] = None
     needs_runtime: ClassVar[bool] = True
 
     def write(self, target: Target, folder: Path) -> Objects:
@@ -82,6 +86,11 @@ class Code(Protocol):
     @property
     def steps(self) -> tuple[CodeStep, ...]: ...
 
+    @property
+    def memory(self) -> CodeArena | None:
+        """The planned memory of a program; None if TVM's virtual machine allocates it."""
+        ...
+
     def write(self, target: Target, folder: Path) -> Objects:
         """Write what the board's linker needs into the folder."""
         ...
@@ -95,8 +104,9 @@ class Form(Protocol):
         """The phases after kernels have got their schedules."""
         ...
 
-    def generate(self, module: Any, target: Any) -> tuple[Code, int]:
-        """Generate the code; return it with the bytes that it plans for activations."""
+    def generate(self, module: Any, target: Any, work: Mapping[str, Work]) -> tuple[Code, int]:
+        """Generate the code; return it with the bytes that it plans for activations. `work` is that
+        of each kernel."""
         ...
 
 
@@ -112,9 +122,11 @@ def compile_module(
     """Run every phase for `target`, then generate code in the form that suits the module."""
     tvm = load_tvm()
     from edgekit.compiler.schedules.apply import CHOICE_ATTRIBUTE, RULE_ATTRIBUTE
+    from edgekit.compiler.work import work_of_kernels
 
     tvm_target = tvm.target.Target(target.as_json())
     least: int | None = None
+    work: Mapping[str, Work] = {}
     with tvm_target:
         phases, kernels_compiled = _phases_for(target, tvm_target, choices)
     with events.stage("compile", total=len(phases) + 1) as stage, tvm_target:
@@ -122,7 +134,7 @@ def compile_module(
             module = run_phase(phase, module)
             dump(phase.name, module)
             if phase.name == "fuse":
-                least = _least_memory(module)
+                least, work = _least_memory(module), work_of_kernels(module)
             stage.advance(detail=phase.name)
         form = form_of(module)
         for phase in form.phases:
@@ -134,7 +146,9 @@ def compile_module(
             if isinstance(function, tvm.tirx.PrimFunc)
         }
         with kernels_compiled:
-            code, planned = guarded("code generation", lambda: form.generate(module, tvm_target))
+            code, planned = guarded(
+                "code generation", lambda: form.generate(module, tvm_target, work)
+            )
         stage.advance(detail="code generation")
         memory = MemoryPlan(planned, least)
         stage.result = f"{counted(len(functions), 'kernel')}, {memory.words}"
@@ -165,7 +179,7 @@ class ForMachine:
 
         return FOR_MACHINE
 
-    def generate(self, module: Any, target: Any) -> tuple[Machine, int]:
+    def generate(self, module: Any, target: Any, work: Mapping[str, Work]) -> tuple[Machine, int]:
         from edgekit.compiler.passes.called_functions import check_functions
         from edgekit.compiler.passes.finish import executable_of
         from edgekit.compiler.passes.lower_index_checks import link_index_errors
@@ -235,5 +249,5 @@ def generated(module: Any, target: Any) -> Any:
     form = ForMachine()
     with target:
         module = run_phases(form.phases, module)
-        machine, _ = guarded("code generation", lambda: form.generate(module, target))
+        machine, _ = guarded("code generation", lambda: form.generate(module, target, {}))
     return machine.executable

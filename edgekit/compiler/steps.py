@@ -22,6 +22,32 @@ class CodeStep:
     """The region that it calls; empty for other kinds."""
     bytes: int | None = None
     """The bytes of all tensors and weights that it reads and writes; None if unknown."""
+    operations: int | None = None
+    """Its additions and multiplications; None if unknown."""
+    reads: tuple[int, ...] | None = None
+    """The steps whose results it reads, by their places in the list; None if unknown."""
+
+
+@dataclass(frozen=True)
+class CodeBuffer:
+    """A place in the arena, from its first step to its last."""
+
+    name: str
+    use: Literal["tensor", "scratch"]
+    offset: int
+    bytes: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class CodeArena:
+    """The planned memory of a program."""
+
+    bytes: int
+    bound: int
+    """The most bytes in use at one step."""
+    buffers: tuple[CodeBuffer, ...]
 
 
 def steps_for_machine(module: Any) -> tuple[CodeStep, ...]:

@@ -12,10 +12,12 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, RowMapping, Select, func, select
 
+from edgekit.base.decode import decode_json, encode
 from edgekit.base.errors import InputError
 from edgekit.base.json_reader import read_json
 from edgekit.store.database import Store, read, write
 from edgekit.store.rows import Named, id_of, insert_missing, only_one, select_named
+from edgekit.store.run_profile import RunProfile
 from edgekit.store.runs import MOST_SAMPLES, BenchRun, BuildFacts, Conditions
 from edgekit.store.tables import bench_runs, builds, devices, models
 
@@ -88,6 +90,15 @@ def find_bench_run(store: Store, name: str) -> BenchRun:
     return only_one(found, name, _NAMED)
 
 
+def last_run_of(store: Store, digest: str, *, profiled: bool) -> BenchRun | None:
+    """Return the latest run of a bundle, or its latest with a profile; None if there is none."""
+    query = _joined(samples=True).where(builds.c.digest == digest)
+    if profiled:
+        query = query.where(bench_runs.c.profile.is_not(None))
+    found = _rows(store, query.order_by(bench_runs.c.measured_at.desc()).limit(1))
+    return found[0] if found else None
+
+
 def runs_before(store: Store, run: BenchRun) -> tuple[BenchRun, ...]:
     """List earlier runs of the same model on the same board and device, measured by the same kind
     of measurer in the same unit, latest first."""
@@ -116,7 +127,7 @@ def _rows(store: Store, query: Select[Any]) -> tuple[BenchRun, ...]:
     )
 
 
-_APART = {"build", "device", "conditions", "notes", "samples"}
+_APART = {"build", "device", "conditions", "notes", "samples", "profile"}
 _PLAIN = tuple(field.name for field in fields(BenchRun) if field.name not in _APART)
 """The fields that a column holds as they are."""
 _CONDITIONS = tuple(field.name for field in fields(Conditions))
@@ -125,7 +136,7 @@ _CONDITIONS = tuple(field.name for field in fields(Conditions))
 def _joined(*, samples: bool) -> Select[Any]:
     columns = [bench_runs.c[name] for name in (*_PLAIN, *_CONDITIONS, "notes")]
     if samples:
-        columns.append(bench_runs.c.samples)
+        columns += [bench_runs.c.samples, bench_runs.c.profile]
     facts = [
         builds.c.digest,
         builds.c.board,
@@ -156,6 +167,7 @@ def _from_row(row: RowMapping) -> BenchRun:
         conditions=Conditions(**{name: row[name] for name in _CONDITIONS}),
         notes=tuple(read_json(row["notes"])),
         samples=unpack(row["samples"]) if "samples" in row else (),
+        profile=_profile_from(row.get("profile")),
     )
 
 
@@ -188,8 +200,21 @@ def _save(connection: Connection, run: BenchRun) -> int:
         "device_id": device_id,
         "notes": json.dumps(run.notes),
         "samples": pack(run.samples),
+        "profile": None if run.profile is None else json.dumps(encode(run.profile)),
     }
     return insert_missing(connection, bench_runs, values)
+
+
+def _profile_from(text: str | None) -> RunProfile | None:
+    if text is None:
+        return None
+    try:
+        return decode_json(RunProfile, text)
+    except ValueError as error:
+        raise InputError(
+            f"the profile of a stored run can't be read: {error}",
+            hint="the store is damaged: restore a copy",
+        ) from error
 
 
 def pack(samples: Sequence[int]) -> bytes:

@@ -15,9 +15,10 @@ from edgekit.store.runs import BenchRun
 T = TypeVar("T")
 
 FORMAT = "edgekit-results"
-FORMAT_VERSION = 3
-_READ = (1, 2, FORMAT_VERSION)
-"""Version 1 does not say what measured a run, version 2 not at which sizes."""
+FORMAT_VERSION = 4
+_READ = (1, 2, 3, FORMAT_VERSION)
+"""Version 1 does not say what measured a run, version 2 not at which sizes, version 3 not the time
+of its steps."""
 
 
 @dataclass(frozen=True)

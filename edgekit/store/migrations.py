@@ -62,6 +62,10 @@ def _sizes(connection: Connection) -> None:
     _add_column(connection, "bench_runs", "sizes", "TEXT NOT NULL DEFAULT ''")
 
 
+def _profiles(connection: Connection) -> None:
+    _add_column(connection, "bench_runs", "profile", "TEXT")
+
+
 STEPS: tuple[Migration, ...] = (
     Migration(1, "benchmark runs with their builds, models and devices", _first_tables),
     Migration(2, "costs of regions in libraries and in TVM", _region_costs),
@@ -70,6 +74,7 @@ STEPS: tuple[Migration, ...] = (
     Migration(5, "searches for faster kernels, with every candidate", _tuning_history),
     Migration(6, "what measured each number", _measurers),
     Migration(7, "the sizes of inputs that vary", _sizes),
+    Migration(8, "the time of each step of a run", _profiles),
 )
 
 NEWEST = STEPS[-1].to

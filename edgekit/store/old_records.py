@@ -50,10 +50,10 @@ def of_session(target: object, devices: int) -> tuple[Measurer | None, Unit]:
 
 
 def with_measurer(run: object) -> object:
-    """Add the measurer to a run as JSON that lacks it, and the largest sizes."""
+    """Add the measurer to a run as JSON that lacks it, the largest sizes, and no profile."""
     if not isinstance(run, Mapping):
         return run
-    return {_FIELD: of_run(run.get("unit"), run.get("device")), "sizes": "", **run}
+    return {_FIELD: of_run(run.get("unit"), run.get("device")), "sizes": "", "profile": None, **run}
 
 
 def session_with_measurer(session: object) -> object:

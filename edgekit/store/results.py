@@ -236,7 +236,7 @@ def _csv_lines(runs: Iterable[BenchRun]) -> Iterator[str]:
 
 def _csv_row(run: BenchRun) -> dict[str, object]:
     row = dict(vars(run))
-    for key in ("build", "conditions", "samples"):
+    for key in ("build", "conditions", "samples", "profile"):
         del row[key]
     row["notes"] = "; ".join(run.notes)
     build = {**vars(run.build), "offload": " ".join(run.build.offload)}

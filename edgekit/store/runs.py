@@ -8,9 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 from edgekit.base.decode import Most
 from edgekit.base.measurer import Measurer, figure
 from edgekit.base.report import Report
-
-if TYPE_CHECKING:
-    from edgekit.base.arrays import Array
 from edgekit.store.fields import (
     BoardName,
     Hash,
@@ -24,6 +21,10 @@ from edgekit.store.fields import (
     Word,
     Words,
 )
+from edgekit.store.run_profile import RunProfile
+
+if TYPE_CHECKING:
+    from edgekit.base.arrays import Array
 
 MOST_SAMPLES = 1_000_000
 
@@ -93,6 +94,8 @@ class BenchRun(Report):
     notes: tuple[Words, ...] = ()
     samples: Annotated[tuple[int, ...], Most(MOST_SAMPLES, "numbers")] = ()
     """One number per inference, in order: nanoseconds, or instructions. Empty in lists of runs."""
+    profile: RunProfile | None = None
+    """The time of each step, if it was measured; None in lists of runs."""
 
     def headline(self) -> str:
         when = self.measured_at[:16].replace("T", " ")

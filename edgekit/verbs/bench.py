@@ -22,7 +22,7 @@ from edgekit.verbs.bench_report import (
     Power,
     StepShare,
 )
-from edgekit.verbs.profile import NO_STEPS, profile_of, steps_by_name
+from edgekit.verbs.profile import NO_STEPS, profile_of, steps_by_name, timed_steps
 from edgekit.verbs.recording import keep_bench
 from edgekit.verbs.trace import write_trace
 
@@ -112,7 +112,7 @@ def plan_bench(
         threads,
         profiled,
         True,
-        min(profiled, _MOST_TRACED) if traced else 0,
+        min(profiled, _MOST_TRACED),
     )
 
 
@@ -161,6 +161,7 @@ def summarise_samples(
         sizes="",
         samples=tuple(seconds),
         profile=None if measured.kernels is None else profile_of(measured.kernels, steps, median),
+        timed=timed_steps(measured, steps),
     )
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from edgekit.base.json_text import INTERNAL
 from edgekit.base.measurer import Measurer, figure
 from edgekit.base.report import Report, nanoseconds_of
 from edgekit.base.wording import counted, measured
 from edgekit.compiler.steps import StepKind
+from edgekit.store.run_profile import RunProfile
 
 if TYPE_CHECKING:
     from edgekit.base.arrays import Array
@@ -178,6 +180,8 @@ class BenchReport(BenchSummary):
     """The file with the timeline, if one was requested."""
     kept_as: str | None = None
     """The run's id in the store; None if it was not stored."""
+    timed: RunProfile | None = field(default=None, metadata=INTERNAL)
+    """The times of steps as they are stored, with a timeline."""
 
     @property
     def nanoseconds(self) -> Array:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from edgekit.bundle.manifest_steps import NO_KERNELS, LibraryStep
+from edgekit.compiler.steps import StepKind
+from edgekit.store.run_profile import RunProfile, RunStep, RunTimeline
 from edgekit.verbs.bench_report import KernelShare, Profile
 
 if TYPE_CHECKING:
     from edgekit.bundle.manifest import Manifest
+    from edgekit.devices.base import BenchSamples
     from edgekit.devices.kernel_times import KernelTime, KernelTimes
 
 NO_STEPS: Mapping[str, LibraryStep] = MappingProxyType({})
@@ -21,7 +25,7 @@ def steps_by_name(manifest: Manifest) -> Mapping[str, LibraryStep]:
     steps = manifest.steps
     if manifest.bare_metal is not None:
         steps = tuple(
-            LibraryStep(step.name, "kernel", step.layers, step.maker, None)
+            LibraryStep(step.name, "kernel", step.layers, step.maker, None, None, step.reads)
             for step in manifest.bare_metal.steps
         )
     return {step.name: step for step in steps}
@@ -38,6 +42,58 @@ def profile_of(times: KernelTimes, steps: Mapping[str, LibraryStep], median: flo
         kernels=tuple(_share(one, times, steps.get(one.name), median) for one in slowest_first),
         copies=(total - sum(one.nanoseconds for one in computing)) / 1e9,
         rest=median - total / 1e9,
+    )
+
+
+def timed_steps(measured: BenchSamples, steps: Mapping[str, LibraryStep]) -> RunProfile | None:
+    """Return the times of all steps in the order in which they run; None if none were measured.
+
+    A microcontroller's counts go before times, as they do in the run.
+    """
+    if measured.counted is not None:
+        counts = {step.name: (step.count, 1.0) for step in measured.counted.steps}
+        return _timed(counts, steps, len(measured.counted.counts)) if counts else None
+    times = measured.kernels
+    if times is None:
+        return None
+    found = {one.name: (one.nanoseconds, one.calls / times.inferences) for one in times.kernels}
+    profile = _timed(found, steps, times.inferences)
+    place = {step.name: number for number, step in enumerate(profile.steps)}
+    places = [place[one.name] for one in times.kernels]
+    timeline = tuple(
+        RunTimeline(
+            one.nanoseconds,
+            tuple(places[kernel] for kernel in one.kernels),
+            one.starts,
+            one.durations,
+        )
+        for one in times.timeline
+    )
+    return replace(profile, timeline=timeline)
+
+
+def _timed(
+    times: Mapping[str, tuple[int, float]], steps: Mapping[str, LibraryStep], inferences: int
+) -> RunProfile:
+    """Describe the steps that the manifest lists, then those that it does not."""
+    kind: StepKind = "copy" if steps else "kernel"
+    unlisted = (LibraryStep(name, kind, (), "", None) for name in times if name not in steps)
+    return RunProfile(
+        inferences,
+        tuple(
+            RunStep(
+                name=step.name,
+                kind=step.kind,
+                layers=step.layers,
+                owner=step.owner,
+                bytes=step.bytes,
+                operations=step.operations,
+                reads=step.reads,
+                time=times.get(step.name, (0, 0.0))[0],
+                calls=times.get(step.name, (0, 0.0))[1],
+            )
+            for step in (*steps.values(), *unlisted)
+        ),
     )
 
 

@@ -80,6 +80,7 @@ def run_of(bundle: Bundle, report: BenchReport, purpose: str) -> BenchRun:
         joules=None if report.power is None else report.power.joules,
         sizes="" if report.sizes == largest_in_words(manifest) else report.sizes,
         notes=report.notes,
+        profile=report.timed,
     )
 
 

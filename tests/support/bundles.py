@@ -75,6 +75,7 @@ def manifest_of(folder: Path) -> Manifest:
         runners=(),
         kernels=(Kernel("fused_convolution_relu", "product"),),
         steps=(LibraryStep("conv", "kernel", ("conv", "relu"), "", 64),),
+        arena=None,
         bare_metal=None,
         files=files,
         reproducible=True,

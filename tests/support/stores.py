@@ -18,6 +18,7 @@ from edgekit.store.bench_runs import visit_bench_runs
 from edgekit.store.database import Store
 from edgekit.store.findings import Findings
 from edgekit.store.moments import now, this_process
+from edgekit.store.run_profile import RunProfile, RunStep, RunTimeline
 from edgekit.store.runs import BenchRun, BuildFacts, Conditions, RegionCost
 from edgekit.store.saving import save_findings
 from edgekit.store.tuning_runs import TuningProgress, TuningRecord, TuningSession, Workload
@@ -69,6 +70,15 @@ def a_run(number: int = 0, median: float = 0.010, **changes: object) -> BenchRun
     return replace(run, **changes)  # type: ignore[arg-type]
 
 
+A_PROFILE = RunProfile(
+    10,
+    (
+        RunStep("conv", "kernel", ("conv", "relu"), "", 1000, 8000, (), 1.0, 4_000_000),
+        RunStep("region", "region", ("head",), "ncnn", 4000, 4000, (0,), 1.0, 2_000_000),
+        RunStep("copy_out", "copy", (), "", 16, None, (0, 1), 1.0, 0),
+    ),
+    (RunTimeline(7_000_000, (0, 1), (1_000_000, 5_000_000), (4_000_000, 2_000_000)),),
+)
 A_TARGET = '{"kind": "llvm", "mcpu": "cortex-a72", "num-cores": 4}'
 A_WORKLOAD = Workload("product-0123", A_TARGET, 1, "convolution", None)
 

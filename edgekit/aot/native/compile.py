@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from edgekit.aot.arena import plan_arena
+from edgekit.aot.native.describe import operations_of
 from edgekit.aot.native.steps import read_steps
 from edgekit.aot.native.write import NativeProgram, PlannedBranch, PlannedLoop, PlannedSteps
 from edgekit.aot.operators import CONTROL, CallKernel
@@ -16,6 +17,7 @@ from edgekit.compiler.loops import LoopRule, Rule
 from edgekit.compiler.objects import ALIGNMENT, Scratch, compile_kernels, padded
 from edgekit.compiler.passes.in_place import in_place, overwritable
 from edgekit.compiler.phases import Phase
+from edgekit.compiler.work import Work
 from edgekit.models.model import Model
 
 
@@ -48,7 +50,9 @@ class ForProgram:
 
         return FOR_PROGRAM
 
-    def generate(self, module: Any, target: Any) -> tuple[NativeProgram, int]:
+    def generate(
+        self, module: Any, target: Any, work: Mapping[str, Work]
+    ) -> tuple[NativeProgram, int]:
         from tvm import tirx
 
         kernels = {
@@ -56,11 +60,14 @@ class ForProgram:
             for variable, function in module.functions_items()
             if isinstance(function, tirx.PrimFunc)
         }
-        steps = _in_place(read_steps(self.model, module), kernels)
+        program = read_steps(self.model, module)
+        operations = operations_of(program, work)
+        steps = _in_place(program, kernels)
         calls = {call.kernel: kernels[call.kernel] for call in _calls(steps.program)}
         machine_code, scratch = compile_kernels(calls, target)
         planned = _planned(steps, scratch)
-        return NativeProgram(planned, scratch, machine_code), planned.arena.bytes
+        code = NativeProgram(planned, scratch, machine_code, operations)
+        return code, planned.arena.bytes
 
 
 def _calls(program: Program) -> Iterator[CallKernel]:

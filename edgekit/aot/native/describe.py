@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
+from edgekit.aot.arena import reads_of
 from edgekit.aot.operators import (
     CONTROL,
     Branch,
@@ -18,6 +20,9 @@ from edgekit.aot.operators import (
 from edgekit.aot.program import Program, Step
 from edgekit.compiler.steps import CodeStep, StepKind
 
+if TYPE_CHECKING:
+    from edgekit.compiler.work import Work
+
 _KINDS: tuple[tuple[type, StepKind], ...] = (
     (CallKernel, "kernel"),
     (CallRegion, "region"),
@@ -27,11 +32,43 @@ _KINDS: tuple[tuple[type, StepKind], ...] = (
 )
 
 
-def described(program: Program) -> tuple[CodeStep, ...]:
-    return tuple(_described(step, program) for step in program.steps)
+def described(program: Program, operations: Sequence[int | None]) -> tuple[CodeStep, ...]:
+    """Describe the steps; `operations` are those of each."""
+    found = zip(program.steps, operations, reads_of(program), strict=True)
+    return tuple(_described(step, program, count, reads) for step, count, reads in found)
 
 
-def _described(step: Step, program: Program) -> CodeStep:
+def operations_of(program: Program, work: Mapping[str, Work]) -> tuple[int | None, ...]:
+    """Count each step's operations from the work of the kernels, which have their first names;
+    None for a kernel that a later phase made."""
+
+    def count(step: Step) -> int | None:
+        calls = calls_of(step)
+        if not calls.keys() <= work.keys():
+            return None
+        return sum(work[name].operations * times for name, times in calls.items())
+
+    return tuple(map(count, program.steps))
+
+
+def calls_of(step: Step) -> Counter[str]:
+    """Count the calls of each kernel: of a loop, in all iterations; of a branch, in both bodies."""
+    what = step.operator
+    if isinstance(what, CallKernel):
+        return Counter([what.kernel])
+    calls: Counter[str] = Counter()
+    if isinstance(what, CONTROL):
+        times = (what.rule.count or 1) if isinstance(what, Loop) else 1
+        for body in what.bodies:
+            for inner in body.steps:
+                for name, count in calls_of(inner).items():
+                    calls[name] += count * times
+    return calls
+
+
+def _described(
+    step: Step, program: Program, operations: int | None, reads: tuple[int, ...]
+) -> CodeStep:
     what: Any = step.operator
     kinds = (kind for operator, kind in _KINDS if isinstance(what, operator))
     kind: StepKind = next(kinds, "copy")
@@ -43,6 +80,8 @@ def _described(step: Step, program: Program) -> CodeStep:
         tuple(dict.fromkeys(layer for layer in _layers(step) if layer)),
         what.symbol if isinstance(what, CallRegion) else "",
         sum(weights) + sum(program.buffers[buffer].bytes for buffer in buffers),
+        operations,
+        reads,
     )
 
 

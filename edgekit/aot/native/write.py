@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from edgekit.aot.arena import ArenaPlan
+from edgekit.aot.arena import ArenaPlan, places
 from edgekit.aot.c_text import C_TYPES
 from edgekit.aot.native.describe import described
 from edgekit.aot.operators import CONTROL, CallKernel, CallRegion, Copy, HoldIndices
@@ -22,7 +22,7 @@ from edgekit.base.tensors import TensorSpec
 from edgekit.base.varying import without_lengths
 from edgekit.compiler.loops import LoopRule
 from edgekit.compiler.objects import ALIGNMENT, PREFIX, Scratch
-from edgekit.compiler.steps import CodeStep
+from edgekit.compiler.steps import CodeArena, CodeStep
 from edgekit.cross.blob import BlobForm, write_blob
 from edgekit.cross.link import Objects
 from edgekit.profiles.architecture import architecture_of
@@ -110,6 +110,8 @@ class NativeProgram:
     """What each kernel needs besides its operands."""
     machine_code: bytes
     """The kernels as an object file; empty if there are none."""
+    operations: tuple[int | None, ...]
+    """The additions and multiplications of each step; None if unknown."""
     needs_runtime: ClassVar[bool] = False
 
     @property
@@ -118,11 +120,26 @@ class NativeProgram:
 
     @property
     def steps(self) -> tuple[CodeStep, ...]:
-        return described(self.program)
+        return described(self.program, self.operations)
 
     @property
     def arena(self) -> ArenaPlan:
         return self.planned.arena
+
+    @property
+    def memory(self) -> CodeArena:
+        """The arena with the place of each buffer; a loop's own buffers are its scratch."""
+        control = self.planned.control
+        scratch = [
+            control[index].bytes
+            if index in control
+            else sum(self.scratch[step.operator.kernel].buffers)
+            if isinstance(step.operator, CallKernel)
+            else 0
+            for index, step in enumerate(self.program.steps)
+        ]
+        program = self.program.placed()
+        return CodeArena(self.arena.bytes, self.arena.bound, places(program, self.arena, scratch))
 
     def write(self, target: Target, folder: Path) -> Objects:
         """Write the sources and the kernels into the folder."""

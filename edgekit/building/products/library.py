@@ -35,11 +35,12 @@ from edgekit.building.product import (
 from edgekit.building.tuned_kernels import measured_choices
 from edgekit.bundle.folder import describe_file
 from edgekit.bundle.manifest import FileEntry, Kernel, Region
+from edgekit.bundle.manifest_bare_metal import BufferEntry
 from edgekit.bundle.manifest_runners import RunnerEntry
-from edgekit.bundle.manifest_steps import LibraryStep
+from edgekit.bundle.manifest_steps import Arena, LibraryStep
 from edgekit.compiler.cuda.toolkit import PACKAGES, find_toolkit
 from edgekit.compiler.schedules.choices import NO_CHOICES, Choices
-from edgekit.compiler.steps import CodeStep
+from edgekit.compiler.steps import CodeArena, CodeStep
 from edgekit.cross.link import Linker, Objects, link_shared_library
 from edgekit.cross.runtime import cuda_runtime
 from edgekit.devices.elf import weight_bytes
@@ -104,6 +105,7 @@ def write_objects(
         compiled.rules,
         compiled.choices,
         compiled.code.steps,
+        compiled.code.memory,
     )
 
 
@@ -122,6 +124,7 @@ class CompiledModel(Compiled):
     choices: tuple[tuple[str, str], ...] = ()
     """The name of each tuned kernel, and its measured choice in words."""
     steps: tuple[CodeStep, ...] = ()
+    memory: CodeArena | None = None
 
     def finish(self, making: Making, expectation: Expectation) -> Contents:
         from edgekit.building.reference_vectors import NAN
@@ -138,6 +141,7 @@ class CompiledModel(Compiled):
             runners=runners,
             kernels=tuple(Kernel(name, rule, measured.get(name, "")) for name, rule in self.rules),
             steps=self._steps_in_manifest(),
+            arena=self._arena_in_manifest(),
         )
 
     def _link(self, making: Making) -> tuple[tuple[FileEntry, ...], tuple[RunnerEntry, ...]]:
@@ -174,15 +178,32 @@ class CompiledModel(Compiled):
 
     def _steps_in_manifest(self) -> tuple[LibraryStep, ...]:
         regions = {region.symbol: region for region in self.regions}
-        found = []
-        for step in self.steps:
+        macs = {entry.name: entry.macs for entry in self._regions_in_manifest()}
+        found: list[LibraryStep] = []
+        places: dict[int, tuple[int, ...]] = {}
+        """The places in the manifest of each step's result."""
+        for place, step in enumerate(self.steps):
+            reads = None
+            if step.reads is not None:
+                reads = tuple(sorted({one for read in step.reads for one in places[read]}))
             if step.kind == "region" and step.symbol not in regions:
+                places[place] = reads or ()
                 continue  # a function of edgekit's own, such as a check of indices
+            places[place] = (len(found),)
             region = regions.get(step.symbol)
             layers = step.layers if region is None else region.layers
             owner = "" if region is None else region.backend
-            found.append(LibraryStep(step.name, step.kind, layers, owner, step.bytes))
+            operations = step.operations if region is None else 2 * macs[step.symbol]
+            found.append(
+                LibraryStep(step.name, step.kind, layers, owner, step.bytes, operations, reads)
+            )
         return tuple(found)
+
+    def _arena_in_manifest(self) -> Arena | None:
+        if self.memory is None:
+            return None
+        buffers = tuple(BufferEntry(**vars(one)) for one in self.memory.buffers)
+        return Arena(self.memory.bytes, self.memory.bound, buffers)
 
     def _regions_in_manifest(self) -> tuple[Region, ...]:
         members: dict[str, list[Decision]] = {}

@@ -12,8 +12,8 @@ import pytest
 from benchmarks import census
 from benchmarks.census_networks import drawn, tabled
 from benchmarks.cpu import lanes
-from benchmarks.kernel_work import Work
 from benchmarks.roof import Copying, Roof, measure_roof
+from edgekit.compiler.work import Work
 
 ROOF = Roof(1, 1e9, 1e9, 4e9, (Copying(1 << 20, 2e9), Copying(1 << 26, 1e9)))
 KERNEL = census.Kernel("conv_0", ("fused_conv",), ("/Conv",), "product", 1e-3, 0.5, 5e-4)

@@ -22,19 +22,20 @@ from sqlalchemy import Connection, text
 from support.building import CHECKOUT, run_edgekit, run_with_mount, tmpfs
 from support.needs import needs
 from support.ports import CLOSED_PORT
-from support.stores import Postgres, a_cost, a_run, a_session, all_bench_runs
+from support.stores import A_PROFILE, Postgres, a_cost, a_run, a_session, all_bench_runs
 
 from edgekit.base.errors import StoreError, UsageError
 from edgekit.store.address import runs_folder, waiting
 from edgekit.store.bench_runs import (
     RunFilter,
     find_bench_run,
+    last_run_of,
     list_bench_runs,
     runs_before,
     save_bench_runs,
 )
 from edgekit.store.database import Store, close_store, open_store, read, write
-from edgekit.store.documents import from_document
+from edgekit.store.documents import from_document, written_document
 from edgekit.store.findings import Findings
 from edgekit.store.lookup import region_costs
 from edgekit.store.migrations import NEWEST, STEPS, migrate, version_of
@@ -80,6 +81,18 @@ def test_what_is_saved_comes_back_whole_and_once(store: Store) -> None:
     assert all_bench_runs(store) == tuple(runs)
     assert find_bench_run(store, a_run(2).id) == runs[1]
     assert find_bench_run(store, "latest") == runs[2]
+
+
+def test_the_profile_of_a_run_comes_back_with_the_run_and_in_files(store: Store) -> None:
+    profiled = a_run(1, profile=A_PROFILE)
+    save_bench_runs(store, [profiled, a_run(2)])
+    digest = profiled.build.digest
+    assert last_run_of(store, digest, profiled=True) == profiled
+    assert last_run_of(store, digest, profiled=False) == a_run(2)
+    assert last_run_of(store, "00" * 32, profiled=False) is None
+    assert [run.profile for run in list_bench_runs(store, RunFilter())] == [None, None]
+    document = "".join(written_document([profiled]))
+    assert from_document(json.loads(document)) == (profiled,)
 
 
 def test_lists_are_of_what_was_asked_the_latest_first(store: Store) -> None:

@@ -12,7 +12,7 @@ build_id builds.id!, busy BOOLEAN!, device_id devices.id!, frequency_mhz FLOAT, 
 TEXT, host VARCHAR(200)!, id VARCHAR(32)!*, joules FLOAT, load_average FLOAT, mean
 FLOAT!, measured_at VARCHAR(32)!, measured_by VARCHAR(20), median FLOAT!, minimum
 FLOAT!, model_peak BIGINT,
-notes TEXT!, p90 FLOAT!, p99 FLOAT!, preemptions INTEGER, process_peak BIGINT, purpose
+notes TEXT!, p90 FLOAT!, p99 FLOAT!, preemptions INTEGER, process_peak BIGINT, profile TEXT, purpose
 VARCHAR(20)!, samples BLOB!, sizes TEXT!, stdev FLOAT!, temperature_c FLOAT, threads INTEGER!,
 throttled BOOLEAN, unit VARCHAR(20)!, warmup INTEGER!
 [builds]
