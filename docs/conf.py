@@ -32,6 +32,7 @@ PAGES = {
         "docs/onednn",
         "docs/onnxruntime",
         "docs/acl",
+        "docs/ethos-u",
         "docs/tensorrt",
         "docs/cuda",
         "docs/libraries",

@@ -12,7 +12,7 @@ from edgekit.aot.choose import Choice, choose_kernels, ways_of
 from edgekit.aot.generators import generators, is_portable, portable_generators
 from edgekit.aot.in_c import program_in_c
 from edgekit.aot.job import TreeJob, WrittenTree
-from edgekit.aot.kernel import Generator, Library, UsesLibrary
+from edgekit.aot.kernel import Generator, Library, TakesRegions, UsesLibrary
 from edgekit.aot.lower import lower
 from edgekit.aot.program import Program
 from edgekit.aot.report import report_of
@@ -35,15 +35,19 @@ def compile_tree(
     model: Model, job: TreeJob, offers: Sequence[Generator], dump: Dump = no_dump
 ) -> Compiled:
     """Compile the model with the cheapest kernels of all generators."""
-    program = program_in_c(job.name, model, lower(model.module, dump))
+    whole = program_in_c(job.name, model, lower(model.module, dump))
+    program = whole
+    for offer in offers:
+        if isinstance(offer, TakesRegions):
+            program = offer.with_regions(program)
     choices = choose_kernels(program, job.cpu, offers, job.ways)
     kernels = [choice.kernel for choice in choices]
     users = [offer for offer in offers if isinstance(offer, UsesLibrary)]
     libraries = tuple(library for user in users for library in user.libraries(kernels))
     plan = planned(program, choices, job.origin, libraries)
     if not all(is_portable(choice.kernel) for choice in choices):
-        portable = choose_kernels(program, job.cpu, portable_generators())
-        plan = replace(plan, host=planned(program, portable, job.origin))
+        portable = choose_kernels(whole, job.cpu, portable_generators())
+        plan = replace(plan, host=planned(whole, portable, job.origin))
     return Compiled(plan, choices)
 
 

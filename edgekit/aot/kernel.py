@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from edgekit.aot.program import Step
+from edgekit.aot.program import Program, Step
 from edgekit.profiles.cpu import Cpu
 
 if TYPE_CHECKING:
@@ -105,6 +105,31 @@ class UsesLibrary(Protocol):
     def libraries(self, kernels: Sequence[Kernel]) -> tuple[Library, ...]:
         """Return the files that these kernels need; nothing if none calls the library."""
         ...
+
+
+@runtime_checkable
+class TakesRegions(Protocol):
+    """The addition to `Generator` for accelerators that run several steps in one call."""
+
+    def with_regions(self, program: Program) -> Program:
+        """Return the program with the steps that the accelerator runs as `NpuRegion` operators."""
+        ...
+
+
+@dataclass(frozen=True)
+class AbsentGenerator:
+    """The stand-in for a library that was requested but not found."""
+
+    name: str
+    reason: str
+
+    def offer(self, step: Step, cpu: Cpu, way: str = "") -> Declined:
+        del step, cpu, way
+        return Declined(self.reason)
+
+    def ways(self, step: Step, cpu: Cpu) -> tuple[str, ...]:
+        del step, cpu
+        return ()
 
 
 APART = """\

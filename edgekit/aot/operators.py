@@ -36,6 +36,16 @@ class Rescale:
 
 
 @dataclass(frozen=True)
+class Scales:
+    """The model's own scales, of which factors were made: another compiler makes them again."""
+
+    inputs: tuple[float, ...]
+    result: float
+    weights: tuple[float, ...] = ()
+    """One scale, or one for each output channel."""
+
+
+@dataclass(frozen=True)
 class Window:
     """A kernel's window over an image; `padding` is top, left, bottom, right."""
 
@@ -68,6 +78,7 @@ class Conv2D:
     zero_point: int
     """The input's zero point, the value of padding."""
     rescale: Rescale
+    scales: Scales | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +93,7 @@ class DepthwiseConv2D:
     bias: Array
     zero_point: int
     rescale: Rescale
+    scales: Scales | None = None
 
     @property
     def multiplier(self) -> int:
@@ -97,6 +109,7 @@ class FullyConnected:
     bias: Array
     zero_point: int
     rescale: Rescale
+    scales: Scales | None = None
 
     def as_convolution(self) -> Conv2D:
         """Return a convolution whose pixels are the rows."""
@@ -109,6 +122,7 @@ class FullyConnected:
             bias=self.bias,
             zero_point=self.zero_point,
             rescale=self.rescale,
+            scales=self.scales,
         )
 
 
@@ -133,6 +147,7 @@ class Add:
     negate_right: bool
     shape: tuple[int, ...]
     rescale: Rescale
+    scales: Scales | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,6 +157,7 @@ class Multiply:
     """The right side. Neither side's factor is used."""
     shape: tuple[int, ...]
     rescale: Rescale
+    scales: Scales | None = None
 
 
 @dataclass(frozen=True)
@@ -172,6 +188,7 @@ class Mean:
     source: Image
     zero_point: int
     rescale: Rescale
+    scales: Scales | None = None
 
 
 @dataclass(frozen=True)
@@ -289,6 +306,17 @@ class CallRegion:
 
 
 @dataclass(frozen=True, eq=False)
+class NpuRegion:
+    """Steps that an accelerator runs in one call, compiled by its vendor's compiler."""
+
+    maker: str
+    """The name of the generator that compiled it."""
+    operators: tuple[str, ...]
+    compiled: Any
+    """What that generator needs to offer a kernel."""
+
+
+@dataclass(frozen=True, eq=False)
 class HoldIndices:
     """Indices counted from the start; one outside of its tensor ends the run."""
 
@@ -355,6 +383,7 @@ Operator = (
     | LoopNest
     | CallKernel
     | CallRegion
+    | NpuRegion
     | HoldIndices
     | Copy
     | Loop

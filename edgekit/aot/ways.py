@@ -82,5 +82,7 @@ def _shape_of(value: object) -> str:
     return repr(value) if shape is None else f"{dtype}{list(shape)}"
 
 
-_DATA = frozenset(("zero_point", "low", "high", "scale", "table", "least_difference", "value"))
+_DATA = frozenset(
+    ("zero_point", "low", "high", "scale", "table", "least_difference", "value", "scales")
+)
 """Fields that differ between models but not in the code."""

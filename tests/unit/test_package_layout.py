@@ -40,7 +40,8 @@ AT_HOME: dict[str, str] = {
     "backends.tensorrt.graph models.onnx_oracle testing.*",
     "onnxruntime": "models.oracle verbs.quantization.quantiser verbs.quantization.loss",
     "tflite": "models.tflite models.tflite.*",
-    "ai_edge_litert": "models.oracle models.tflite.oracle_states",
+    "ai_edge_litert": "models.oracle models.tflite.oracle_states backends.ethos_u.flatbuffer",
+    "ethosu": "backends.ethos_u.*",
     "torch": "models.torch.* models.oracle",
     "onnxscript": "models.torch.*",
     "PIL": "models.images models.ends.drawing",
@@ -81,6 +82,7 @@ HEAVY = {
 
 DISTRIBUTIONS = {
     "ai_edge_litert": "ai-edge-litert",
+    "ethosu": "ethos-u-vela",
     "ml_dtypes": "ml-dtypes",
     "onnx_ir": "onnx-ir",
     "PIL": "pillow",

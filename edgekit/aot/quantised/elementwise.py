@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from edgekit.aot.arithmetic import ADD_LEFT_SHIFT, fixed_point, float_product
-from edgekit.aot.operators import Add, FixedPoint, Multiply, Operand, Rescale
+from edgekit.aot.operators import Add, FixedPoint, Multiply, Operand, Rescale, Scales
 from edgekit.aot.quantised import tables
 from edgekit.aot.quantised.graph import (
     Graph,
@@ -47,6 +47,7 @@ def match_pair(context: Context, value: Any, target: Target) -> Group | None:
     )
     result = ordered_last(shape) if last else shape
     rank = len(shape) if last else 0
+    scales = Scales((left.scale, right.scale), target.scale)
     if is_call(value, "relax.multiply"):
         # LiteRT multiplies the scales in single precision.
         product = float_product(left.scale, right.scale)
@@ -56,6 +57,7 @@ def match_pair(context: Context, value: Any, target: Target) -> Group | None:
             _operand(right, _UNUSED, rank),
             result,
             _rescale(factor, target),
+            scales,
         )
     else:
         common = 2.0 * max(left.scale, right.scale)
@@ -66,6 +68,7 @@ def match_pair(context: Context, value: Any, target: Target) -> Group | None:
             is_call(value, "relax.subtract"),
             result,
             _rescale(fixed_point(common / (2.0**ADD_LEFT_SHIFT * target.scale)), target),
+            scales,
         )
     return Group(operator, tuple(moving), shape, last)
 

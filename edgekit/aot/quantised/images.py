@@ -15,6 +15,7 @@ from edgekit.aot.operators import (
     Mean,
     Rescale,
     ResizeNearest,
+    Scales,
     Softmax,
 )
 from edgekit.aot.quantised.graph import Source, Target, UnfitError, integers, is_call
@@ -109,7 +110,7 @@ def match_mean(context: Context, value: Any, target: Target) -> Group | None:
 def _mean(image: Image, source: Source, target: Target) -> Mean:
     factor = mean_factor(fixed_point(source.scale / target.scale), image.height * image.width)
     rescale = Rescale((factor,), target.zero_point, target.low, target.high)
-    return Mean(image, source.zero_point, rescale)
+    return Mean(image, source.zero_point, rescale, Scales((source.scale,), target.scale))
 
 
 def match_softmax(context: Context, value: Any, target: Target) -> Group | None:

@@ -13,6 +13,7 @@ from edgekit.aot.operators import (
     DepthwiseConv2D,
     FullyConnected,
     Rescale,
+    Scales,
     Window,
 )
 from edgekit.aot.quantised.graph import (
@@ -119,7 +120,8 @@ def _convolution(
     rescale = _rescale(factors, target, once=False)
     kernel = np.ascontiguousarray(kernel)
     make = Conv2D if groups == 1 else DepthwiseConv2D
-    operator = make(image, result, window, kernel, stored, source.zero_point, rescale)
+    own = _scales(source, scales, target)
+    operator = make(image, result, window, kernel, stored, source.zero_point, rescale, own)
     return Group(operator, (source,), shape_of(call), channels_last=first)
 
 
@@ -178,8 +180,14 @@ def _product(
         _bias(context.graph, bias, units, source.scale * scales),
         source.zero_point,
         _rescale(factors, target, once=context.litert),
+        _scales(source, scales, target),
     )
     return Group(operator, (source,), shape_of(call))
+
+
+def _scales(source: Source, weights: Array, target: Target) -> Scales:
+    each = tuple(float(scale) for scale in weights)
+    return Scales((source.scale,), target.scale, each[:1] if len(set(each)) == 1 else each)
 
 
 def _one_each(scales: Array) -> Array:

@@ -98,7 +98,7 @@ def by_floats(
     )
 
 
-def hard_swish(source: Source, target: Target, elements: int) -> Lookup:
+def hard_swish(source: Source | Target, target: Target, elements: int) -> Lookup:
     """Compute x * relu6(x + 3) / 6 in LiteRT's 16-bit fixed point."""
     fine = np.float32(np.float32(1 / 128) * np.float32(source.scale))
     output, output_shift = _half_factor(float(fine / np.float32(target.scale)))

@@ -27,12 +27,13 @@ class CmsisNnBackend:
         _found(options)
 
     def generator(self, options: Options) -> Generator:
-        from edgekit.backends.cmsis_nn.generator import CmsisNnGenerator, NoCmsisNn
+        from edgekit.aot.kernel import AbsentGenerator
+        from edgekit.backends.cmsis_nn.generator import CmsisNnGenerator
 
         try:
             return CmsisNnGenerator(_found(options))
         except MissingToolError as error:
-            return NoCmsisNn(error.message)
+            return AbsentGenerator(self.name, error.message)
 
 
 def _found(options: Options) -> CmsisNn:

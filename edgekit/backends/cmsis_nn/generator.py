@@ -277,22 +277,3 @@ def _cost(cpu: Cpu, pixels: int, depth: int, outputs: int, copied: bool) -> int:
     if "dsp" in cpu.features:
         return round(1.75 * macs + 21 * pixels * outputs + (7 * pixels * depth if copied else 0))
     return round(5.5 * macs + 30 * pixels * outputs)
-
-
-@dataclass(frozen=True)
-class NoCmsisNn:
-    """The stand-in for the library where it was requested but not found."""
-
-    reason: str
-
-    @property
-    def name(self) -> str:
-        return "cmsis-nn"
-
-    def offer(self, step: Step, cpu: Cpu, way: str = "") -> Declined:
-        del step, cpu, way
-        return Declined(self.reason)
-
-    def ways(self, step: Step, cpu: Cpu) -> tuple[str, ...]:
-        del step, cpu
-        return ()

@@ -20,6 +20,7 @@ from edgekit.aot.packages.static_library import find_archiver
 from edgekit.aot.packages.write import write_package
 from edgekit.aot.tree import Origin
 from edgekit.aot.write import write_vectors
+from edgekit.backends.base import OptionValue
 from edgekit.backends.plan import OffloadPlan
 from edgekit.backends.registry import kernel_backend_names, load_kernel_backend
 from edgekit.base.errors import BuildError, EdgekitError, OffloadRefusedError, UsageError
@@ -145,8 +146,8 @@ class ProgramInC(Product):
     def plan(self, board: Board, wishes: OffloadWishes) -> OffloadPlan:
         """Plan which libraries' kernels may be used; by default those of the board's profile."""
         asked = wishes.project.backends if wishes.asked is None else wishes.asked
-        options = {name: {"path": str(path)} for name, path in wishes.library_paths.items()}
         usable = kernel_backend_names()
+        options = _options(board, wishes, usable)
         if asked is None or asked == AUTO:
             names = tuple(name for name in board.offload.default if name in usable)
             return OffloadPlan(names, options)
@@ -169,7 +170,11 @@ class ProgramInC(Product):
     def offload_identity(self, request: BuildRequest) -> list[object]:
         plan = request.offload
         libraries = [load_kernel_backend(name) for name in plan.backends]
-        return [[b.name, b.identity(plan.options.get(b.name, {}))] for b in libraries]
+        given = [(b, plan.options.get(b.name, {})) for b in libraries]
+        return [
+            [b.name, b.identity(options), sorted((k, v) for k, v in options.items() if k != "path")]
+            for b, options in given
+        ]
 
     def board_identity(self, board: Board) -> list[object]:
         """Return the memory, the firmware's settings, and the boards of the memory map."""
@@ -216,6 +221,20 @@ class ProgramInC(Product):
         ]
         floats = [f"{step.name}: {step.reason}" for step in c.steps if step.reason]
         return [*pairs, *([("in floats", "; ".join(floats))] if floats else [])]
+
+
+def _options(
+    board: Board, wishes: OffloadWishes, names: tuple[str, ...]
+) -> dict[str, dict[str, OptionValue]]:
+    """Return each library's options: those of the profile, changed by those of the project."""
+    files = (board.offload.settings.options, wishes.project.settings.options)
+    options = {
+        name: {key: value for file in files for key, value in file.get(name, {}).items()}
+        for name in names
+    }
+    for name, path in wishes.library_paths.items():
+        options.setdefault(name, {})["path"] = str(path)
+    return {name: own for name, own in options.items() if own}
 
 
 def _tree_job(request: BuildRequest) -> TreeJob:

@@ -22,6 +22,7 @@ def test_the_doctor_asks_for_what_the_extras_install() -> None:
         "cmsis-nn",
         "coco",
         "cuda",
+        "ethos-u",
         "nvml",
         "tensorrt",
         "testing",

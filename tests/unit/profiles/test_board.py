@@ -32,7 +32,15 @@ PROMISED = {
 }  # fmt: skip
 
 
-WITHOUT_TWIN = {"ek-ra8d1", "esp32-c3", "generic-x86-64-v3", "rp2040", "rp2350-riscv"}
+WITHOUT_TWIN = {
+    "alif-e7",
+    "corstone-320",
+    "ek-ra8d1",
+    "esp32-c3",
+    "generic-x86-64-v3",
+    "rp2040",
+    "rp2350-riscv",
+}
 
 
 def _load(path: Path) -> Board:
