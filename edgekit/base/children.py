@@ -112,10 +112,12 @@ def run(
     folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
     together: bool = False,
+    given: bytes | None = None,
 ) -> Done:
     """Run a program without keyboard input; TimeoutExpired if it takes longer than `limit_s`.
 
     Without a `folder` it gets an empty one of its own. `together` joins both streams in the output.
+    `given` is the program's input.
     """
     with ExitStack() as ending:
         if folder is None:
@@ -126,10 +128,13 @@ def run(
                 command,
                 folder=folder,
                 environment=environment,
-                streams=Streams(errors=WITH_OUTPUT if together else PIPE),
+                streams=Streams(
+                    input=NOTHING if given is None else PIPE,
+                    errors=WITH_OUTPUT if together else PIPE,
+                ),
             )
             ending.callback(end, process)
-        output, errors = process.communicate(timeout=limit_s)
+        output, errors = process.communicate(given, timeout=limit_s)
         return Done(
             process.returncode,
             output.decode(errors="replace"),

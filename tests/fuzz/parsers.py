@@ -45,9 +45,13 @@ from edgekit.models.model import ModelFormat, ModelSource, scan_model
 from edgekit.models.preprocess import Preprocess
 from edgekit.profiles.board import check_board
 from edgekit.project.file import read_project
+from edgekit.registry.parts import parts_of_file
+from edgekit.registry.rollout import Rollout
+from edgekit.registry.statement import read_document, read_statement
 from edgekit.rpc.protocol import TrackerAddress, TrackerClient
 from edgekit.store.documents import from_document
 from edgekit.twin.state import parse_state
+from fuzz import seeds
 from fuzz.seeds import program_archive
 
 MATRIX = InputEntry(TensorSpec("x", "float32", (2, 3)), None)
@@ -114,6 +118,21 @@ def manifest(data: bytes, folder: Path) -> None:
     with suppress(ValueError, TypeError, AttributeError, RecursionError):
         data = sealed(json.loads(data))
     parse_manifest(data)
+
+
+def registry_document(data: bytes, folder: Path) -> None:
+    """A document of a registry has a signature: what is still JSON gets a right one."""
+    place = seeds.REGISTRY_ADDRESS
+    key = seeds.registry_key()
+    with suppress(ValueError, TypeError, AttributeError, KeyError, RecursionError):
+        data = seeds.signed_again(data)
+    if b"rollout" in data:
+        rollout, _ = read_statement(Rollout, data, place, key.public)
+        rollout.version_for("board-1")
+        return
+    signed = read_document(data, place, key.public)
+    for file in parse_manifest(seeds.manifests()[0]).files:
+        assert sum(part.size for part in parts_of_file(file, signed.parts)) == file.size
 
 
 def bundle_archive(data: bytes, folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import struct
@@ -15,13 +16,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from support.bundles import make_bundle
 from support.profiles import LINUX_BOARD
 
+from edgekit.base.decode import encode
+from edgekit.base.files import sha256_file
+from edgekit.base.json_text import json_line
 from edgekit.bundle.archive import write_archive
 from edgekit.devices.keeper_messages import DeviceStatus, FarmStatus, Lease, Reservation, Waiter
 from edgekit.devices.local.frames import encode_frame as encode_worker_frame
 from edgekit.devices.serial.frames import SerialFrame, encode_frame
+from edgekit.registry.address import Address
+from edgekit.registry.keys import PublicKey, SigningKey
+from edgekit.registry.parts import parts_of
+from edgekit.registry.rollout import Rollout, Version
+from edgekit.registry.statement import _SIGNED, Statement, signed_document, write_document
 
 Seeds = Sequence[bytes]
 OPEN = Path(__file__).parents[2]
@@ -234,6 +244,46 @@ def manifests() -> Seeds:
     with tempfile.TemporaryDirectory() as folder:
         bundle = make_bundle(Path(folder) / "b")
         return [(bundle.path / "manifest.json").read_bytes()]
+
+
+REGISTRY_ADDRESS = Address("registry.example", "team/net", "stable")
+
+
+@cache
+def registry_key() -> SigningKey:
+    """Return the key that signs the documents: the same one each time, so that crashes stay."""
+    private = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
+    raw = private.public_key().public_bytes_raw()
+    return SigningKey(PublicKey("fuzz", "0" * 16, Path("fuzz.pub"), raw), private)
+
+
+@cache
+def registry_documents() -> Seeds:
+    """Documents of a bundle and of a rollout."""
+    key = registry_key()
+    with tempfile.TemporaryDirectory() as folder:
+        bundle = make_bundle(Path(folder) / "b")
+        manifest = bundle.path / "manifest.json"
+        sha256, parts = sha256_file(manifest), parts_of(bundle)
+        statement = Statement("bundle", "team/net", "stable", sha256, "local", 3)
+        whole = write_document(statement, parts, manifest.stat().st_size, key)
+    version = Version("stable", sha256, "local")
+    rollout = Rollout(
+        "rollout", "team/net", "kitchen", "running", version, None, (100, 10_000), 0, 2
+    )
+    config = {"mediaType": "application/json", "digest": f"sha256:{sha256}", "size": 2}
+    text = json_line(encode(rollout))
+    return [whole, signed_document("application/vnd.oci.empty.v1+json", config, (), text, key)]
+
+
+def signed_again(data: bytes) -> bytes:
+    """Return a document whose statement, damaged or not, is signed."""
+    document = json.loads(data)
+    notes = document["annotations"]
+    text = notes["dev.edgekit.statement"]
+    signature = registry_key().sign(_SIGNED + text.encode())
+    notes["dev.edgekit.signature"] = base64.b64encode(signature).decode("ascii")
+    return json.dumps(document).encode()
 
 
 @cache

@@ -67,6 +67,7 @@ def all_targets() -> Mapping[str, Target]:
         Target("onnx", parsers.onnx_model, seeds.onnxs),
         Target("tflite", parsers.tflite_model, seeds.tflites),
         Target("manifest", parsers.manifest, seeds.manifests),
+        Target("registry document", parsers.registry_document, seeds.registry_documents),
         Target("bundle archive", parsers.bundle_archive, seeds.archives),
         Target("board", parsers.board, seeds.boards),
         Target("project", parsers.project, seeds.projects),

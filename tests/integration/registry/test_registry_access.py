@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,8 +22,9 @@ from support.registry_login import (
 )
 
 import edgekit
-from edgekit.base.errors import BadInputError, RegistryError, UsageError
+from edgekit.base.errors import BadInputError, MissingToolError, RegistryError, UsageError
 from edgekit.bundle.folder import Bundle
+from edgekit.registry.credentials import find_credentials
 
 pytestmark = needs("docker-registry")
 
@@ -131,6 +133,56 @@ def test_a_damaged_docker_config_shows_no_password(
 
     with pytest.raises(BadInputError, match="does not hold logins") as refused:
         workspace.publish(bundle, guarded.address())
+    assert PASSWORD not in str(refused.value.report())
+
+
+@pytest.fixture
+def helper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make docker's config name a program that keeps logins, and return the program's file."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "docker").mkdir()
+    (tmp_path / "docker" / "config.json").write_text('{"auths": {}, "credsStore": "tests"}')
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    return tmp_path / "bin" / "docker-credential-tests"
+
+
+def write_helper(program: Path, *lines: str) -> None:
+    program.write_text("\n".join(("#!/bin/sh", *lines)) + "\n")
+    program.chmod(0o700)
+
+
+def test_a_password_that_a_program_of_docker_keeps(
+    guarded: RegistryServer, workspace: edgekit.Workspace, bundle: Bundle, helper: Path
+) -> None:
+    with pytest.raises(MissingToolError, match="docker-credential-tests"):
+        workspace.publish(bundle, guarded.address())
+
+    login = f'{{"ServerURL": "%s", "Username": "{USER}", "Secret": "{PASSWORD}"}}'
+    write_helper(
+        helper,
+        '[ "$1" = get ] && read -r host || [ -n "$host" ] || exit 3',
+        f"""if [ "$host" = {guarded.host} ]; then printf '{login}' "$host"; exit; fi""",
+        "echo credentials not found in native keychain; exit 1",
+    )
+    workspace.publish(bundle, guarded.address())
+    assert workspace.fetch(guarded.address(), "fetched").counter == 1
+    assert find_credentials("elsewhere.example") is None
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (f"echo '{PASSWORD}'", "did not answer as"),
+        (f"echo '{PASSWORD}'; exit 1", "did not hand out"),
+        (f"""echo '{{"Username": "<token>", "Secret": "{PASSWORD}"}}'""", "keeps a token"),
+    ],
+)
+def test_a_program_that_keeps_no_password_is_told_without_what_it_says(
+    helper: Path, line: str, message: str
+) -> None:
+    write_helper(helper, line)
+    with pytest.raises(BadInputError, match=message) as refused:
+        find_credentials("registry.example")
     assert PASSWORD not in str(refused.value.report())
 
 
