@@ -47,8 +47,8 @@ class OnNpu:
             if choice.kernel.maker != "ethos-u"
         }
 
-    def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        sources = LIBRARY if self.compiled.plan.libraries else ()
+    def run(self, feeds: Mapping[str, np.ndarray], *flags: str) -> dict[str, np.ndarray]:
+        sources = (*LIBRARY, *flags) if self.compiled.plan.libraries else flags
         return run_tree(self.compiled.plan, self.folder, feeds, "-Wno-conversion", *sources)
 
 

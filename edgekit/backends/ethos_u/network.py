@@ -16,9 +16,11 @@ from edgekit.aot.operators import (
     Image,
     Lookup,
     MaxPool,
+    Mean,
     Multiply,
     Operand,
     Pad,
+    ResizeNearest,
     Scales,
     Window,
 )
@@ -42,12 +44,22 @@ class NotForVela(Exception):
 
 
 @dataclass(frozen=True)
+class Layer:
+    """A convolution or a matrix product, as its commands show it."""
+
+    rounds_once: bool
+    channels: tuple[tuple[int, float], ...]
+    """The bias and the factor of each output channel."""
+
+
+@dataclass(frozen=True)
 class Network:
     content: bytes
     operators: tuple[str, ...]
     input_bytes: tuple[int, ...]
     """The bytes of each input, in the order of the file."""
     output_bytes: tuple[int, ...]
+    layers: tuple[Layer, ...]
     tables: tuple[tuple[Quantisation, Quantisation, tuple[int, ...]], ...]
     """The tables for which the file has a hard-swish between the same quantisations: Vela makes a
     table of any function, and this one replaces it."""
@@ -67,8 +79,19 @@ def network_of(
         tuple(type(step.operator).__name__ for step in steps),
         tuple(buffers[buffer].bytes for buffer in inputs),
         tuple(buffers[buffer].bytes for buffer in outputs),
+        tuple(_learnt_layer(step.operator) for step in steps if isinstance(step.operator, _LEARNT)),
         tuple(writer.tables),
     )
+
+
+_LEARNT = Conv2D, DepthwiseConv2D, FullyConnected
+
+
+def _learnt_layer(operator: Conv2D | DepthwiseConv2D | FullyConnected) -> Layer:
+    factors = [f.multiplier * 2.0 ** (f.shift - 31) for f in operator.rescale.factors]
+    biases = [int(bias) for bias in operator.bias]
+    each = factors * (len(biases) // len(factors))
+    return Layer(operator.rescale.rounds_once, tuple(zip(biases, each, strict=True)))
 
 
 class _Network:
@@ -254,11 +277,36 @@ def _pool(net: _Network, step: Step, op: AveragePool | MaxPool) -> None:
     net.file.operator(name, (data,), made, "Pool2DOptions", options, version=2)
 
 
+def _mean(net: _Network, step: Step, op: Mean) -> None:
+    import numpy as np
+
+    if (op.rescale.low, op.rescale.high) != (-128, 127):
+        raise NotForVela("it keeps means in a range, as no mean of TFLite does")
+    data = net.read(step.inputs[0], _extents(op.source))
+    axes = net.file.constant(f"{step.name} axes", np.array((1, 2), np.int32))
+    made = net.write(step.outputs[0], (1, 1, 1, op.source.channels))
+    net.file.operator("MEAN", (data, axes), made, "ReducerOptions", {"keepDims": True}, version=2)
+
+
+def _resize(net: _Network, step: Step, op: ResizeNearest) -> None:
+    import numpy as np
+
+    for places, given in ((op.rows, op.source.height), (op.columns, op.source.width)):
+        if any(place != k * given // len(places) for k, place in enumerate(places)):
+            raise NotForVela("it places pixels by another rule than TFLite's first")
+    data = net.read(step.inputs[0], _extents(op.source))
+    extents = np.array((op.result.height, op.result.width), np.int32)
+    size = net.file.constant(f"{step.name} size", extents)
+    made = net.write(step.outputs[0], _extents(op.result))
+    table = "ResizeNearestNeighborOptions"
+    net.file.operator("RESIZE_NEAREST_NEIGHBOR", (data, size), made, table, version=1)
+
+
 def _pad(net: _Network, step: Step, op: Pad) -> None:
     import numpy as np
 
     quantisation = net.quantisation[step.outputs[0]]
-    if op.bytes_each != 1 or op.value != quantisation.zero_point:
+    if op.value != quantisation.zero_point:
         raise NotForVela("it does not pad with zeros")
     data = net.read(step.inputs[0], op.shape)
     shape = tuple(a + b + c for a, b, c in zip(op.before, op.shape, op.after, strict=True))
@@ -269,8 +317,6 @@ def _pad(net: _Network, step: Step, op: Pad) -> None:
 
 
 def _concatenate(net: _Network, step: Step, op: Concatenate) -> None:
-    if op.bytes_each != 1:
-        raise NotForVela("it does not join bytes")
     pairs = zip(step.inputs, op.shapes, strict=True)
     data = tuple(net.read(buffer, shape) for buffer, shape in pairs)
     shape = list(op.shapes[0])
@@ -298,7 +344,9 @@ WRITERS: Mapping[type, Callable[[_Network, Step, Any], None]] = {
     Multiply: _pair,
     AveragePool: _pool,
     MaxPool: _pool,
+    Mean: _mean,
     Pad: _pad,
+    ResizeNearest: _resize,
     Concatenate: _concatenate,
     Lookup: _lookup,
 }

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from edgekit.backends.ethos_u.configuration import ACCELERATORS, Configuration
 from edgekit.backends.ethos_u.network import Network, NotForVela
+from edgekit.backends.ethos_u.rounding import with_roundings
 from edgekit.backends.ethos_u.stream import (
     TABLE_BYTES,
     Decoded,
@@ -34,6 +35,8 @@ def compile_region(network: Network, configuration: Configuration) -> Compiled:
     made = _with_tables(compile_network(network, configuration), network)
     decoded, macs = None, 0
     try:
+        if configuration.accelerator in ACCELERATORS:
+            made = with_roundings(made, network.layers)
         if configuration.twin:
             decoded = decode(made, ACCELERATORS[configuration.accelerator])
         if configuration.accelerator in ACCELERATORS:

@@ -6,7 +6,7 @@ Commands and registers are those of Vela's ethos_u55_regs.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from edgekit.backends.ethos_u.configuration import Accelerator
@@ -23,9 +23,11 @@ _PARALLEL, _ACTIVATION, _WEIGHT_REGION = 0x123, 0x125, 0x128
 _FROM_REGION, _TO_REGION, _DMA_ROWS, _DMA_PLANES = 0x130, 0x131, 0x132, 0x133
 _WEIGHT_BASE, _WEIGHT_LENGTH, _OFM_SCALE = 0x20, 0x21, 0x24
 _DMA_FROM, _DMA_TO, _DMA_LENGTH = 0x30, 0x31, 0x32
+_SCALE_REGION, _SCALE_BASE, _SCALE_BYTES = 0x129, 0x22, 10
 _MEM2MEM = 0x100
+_NATURAL = 2
 TABLE_BYTES = 256
-_POOL_MODES, _ELEMENTWISE_MODES = range(3), (0, 1, 2, 3, 4, 6)
+_POOL_MODES, _ELEMENTWISE_MODES, _MULTIPLY = range(3), (0, 1, 2, 3, 4, 6), 0
 
 
 class NotInterpreted(Exception):
@@ -40,6 +42,8 @@ class Operation:
     parameter: int
     set: dict[int, int]
     payload: dict[int, int]
+    place: int
+    """The number of its word in the command stream."""
 
     @property
     def outputs(self) -> int:
@@ -81,7 +85,8 @@ class Decoded:
 
 def operations(commands: bytes) -> Iterator[Operation]:
     words = list(struct.unpack(f"<{len(commands) // 4}I", commands[: len(commands) // 4 * 4]))
-    stream = _command_stream(words)
+    start, count = _command_stream(words)
+    stream = words[start : start + count]
     registers: dict[int, int] = {}
     payloads: dict[int, int] = {}
     place = 0
@@ -98,18 +103,18 @@ def operations(commands: bytes) -> Iterator[Operation]:
         if code >= 0x100:
             registers[code] = parameter
         elif code not in _WAITS:
-            yield Operation(code, parameter, dict(registers), dict(payloads))
+            yield Operation(code, parameter, dict(registers), dict(payloads), place - 1)
 
 
-def _command_stream(words: list[int]) -> list[int]:
+def _command_stream(words: list[int]) -> tuple[int, int]:
+    """Return where the commands begin behind the driver's header, and their number."""
     if not words or words[0] != int.from_bytes(b"COP1", "little"):
         raise NotInterpreted("its commands begin with another header than COP1")
     place = 1
     while place < len(words):
         action = words[place] & 0xFF
         if action == 2:
-            count = words[place] >> 16 | (words[place] & 0xFF00) << 8
-            return words[place + 1 : place + 1 + count]
+            return place + 1, words[place] >> 16 | (words[place] & 0xFF00) << 8
         place += 3 if action == 1 else 1
     raise NotInterpreted("its commands have no command stream")
 
@@ -141,7 +146,7 @@ def check(operation: Operation) -> None:
     elif command == OP_ELEMENTWISE:
         if mode not in _ELEMENTWISE_MODES:
             raise NotInterpreted(f"it computes elements in the mode {mode}")
-        if registers[_IFM_PRECISION] >> 2 & 3:
+        if registers[_IFM_PRECISION] >> 2 & 3 and mode != _MULTIPLY:
             raise NotInterpreted("it computes elements of more than 8 bits")
     else:
         raise NotInterpreted(f"it has the unknown operation {command:#x}")
@@ -151,20 +156,13 @@ def decode(made: Made, accelerator: Accelerator) -> Decoded:
     """Return the weights as the twin reads them; raise NotInterpreted for what it does not run."""
     import numpy as np
 
-    memory = {
-        made.scratch_region: bytearray(made.scratch_bytes + made.fast_bytes),
-        made.constants_region: bytearray(made.constants),
-    }
+    for operation in operations(made.commands):
+        check(operation)
     known: dict[tuple[bytes, tuple[int, ...]], int] = {}
     parts: list[Array] = []
     places: list[int] = []
     size = 0
-    for operation in operations(made.commands):
-        check(operation)
-        if operation.command == OP_DMA:
-            _copy(operation, memory)
-        if operation.command not in (OP_CONV, OP_DEPTHWISE):
-            continue
+    for operation, memory in convolutions(made):
         stored = _weights_of(operation, memory)
         shape = _shape(operation)
         key = (stored, (*shape, operation.set[_OFM_BLOCK_DEPTH], operation.set[_KERNEL_STRIDE]))
@@ -175,6 +173,58 @@ def decode(made: Made, accelerator: Accelerator) -> Decoded:
         places.append(known[key])
     weights = np.concatenate(parts) if parts else np.zeros(1, np.int8)
     return Decoded(weights, tuple(places) or (0,))
+
+
+def convolutions(made: Made) -> Iterator[tuple[Operation, dict[int, bytearray]]]:
+    """Yield each convolution, with the memories by region as the copies before it leave them."""
+    memory = {
+        made.scratch_region: bytearray(made.scratch_bytes + made.fast_bytes),
+        made.constants_region: bytearray(made.constants),
+    }
+    for operation in operations(made.commands):
+        if operation.command == OP_DMA:
+            _copy(operation, memory)
+        elif operation.command in (OP_CONV, OP_DEPTHWISE):
+            yield operation, memory
+
+
+def scales_of(operation: Operation, memory: dict[int, bytearray]) -> list[tuple[int, float]]:
+    """Return the bias and the factor of each output channel."""
+    source = memory.get(operation.set[_SCALE_REGION])
+    start = operation.payload[_SCALE_BASE]
+    if source is None or start + operation.outputs * _SCALE_BYTES > len(source):
+        raise NotInterpreted("it reads scales from a memory that the twin has not")
+    found = []
+    for channel in range(operation.outputs):
+        at = start + channel * _SCALE_BYTES
+        bias = int.from_bytes(source[at : at + 5], "little", signed=True)
+        factor = int.from_bytes(source[at + 5 : at + 9], "little")
+        found.append((bias, factor / 2.0 ** (source[at + 9] & 63)))
+    return found
+
+
+def rounding_once(commands: bytes, places: Collection[int]) -> bytes:
+    """Return the commands with one rounding, half up, in the operations at these places."""
+    words = list(struct.unpack(f"<{len(commands) // 4}I", commands))
+    start, count = _command_stream(words)
+    stream: list[int] = []
+    last = 0
+    for operation in operations(commands):
+        if operation.place not in places:
+            continue
+        own = operation.set[_OFM_PRECISION]
+        stream += words[start + last : start + operation.place]
+        stream += [_precision(own & 0x3FFF | _NATURAL << 14), words[start + operation.place]]
+        stream.append(_precision(own))
+        last = operation.place + 1
+    stream += words[start + last : start + count]
+    head = words[start - 1] & 0xFF | len(stream) >> 16 << 8 | (len(stream) & 0xFFFF) << 16
+    whole = [*words[: start - 1], head, *stream]
+    return struct.pack(f"<{len(whole)}I", *whole)
+
+
+def _precision(value: int) -> int:
+    return value << 16 | _OFM_PRECISION
 
 
 def tables(made: Made) -> tuple[int, ...]:

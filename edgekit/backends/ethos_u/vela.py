@@ -15,7 +15,8 @@ from edgekit.base.children import module_command
 from edgekit.base.errors import BuildError
 from edgekit.cross.tools import run_tool
 
-_ERROR = re.compile(r"^(?:Error|ERROR|Warning|WARNING)[: ]+(.*)$", re.MULTILINE)
+_LEFT = re.compile(r"CPU operations \(found (\w+)\)")
+_ERROR = re.compile(r"^(?:\w*Error|ERROR)[: ]+(?:Compilation failed: )?(.+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -62,10 +63,12 @@ def compile_network(network: Network, configuration: Configuration) -> Made:
 
 
 def _reason(error: BuildError) -> str:
-    said = "\n".join(error.details) or error.message
-    found = _ERROR.search(said)
-    lines = [line for line in said.splitlines() if line.strip()]
-    words = found[1] if found else lines[-1] if lines else "it ended"
+    said = "\n".join((error.message, *error.details))
+    left = _LEFT.search(said)
+    if left:
+        return f"Vela leaves {left[1]} to the CPU"
+    found = _ERROR.findall(said)
+    words = found[-1] if found else "it ended without a word"
     return f"Vela refuses it: {words.strip().rstrip('.')}"[:200]
 
 
