@@ -57,11 +57,7 @@ def part_html(part: Part) -> str:
     if part.graph is not None:
         shown = _graph_html(part)
     elif part.charts:
-        shown = "".join(
-            f'<div class="chart" role="img" aria-label="{html_text(chart.label)}" '
-            f'data-part="{part.name}" data-chart="{number}"></div>'
-            for number, chart in enumerate(part.charts)
-        )
+        shown = charts_html(part)
     else:
         shown = f'<p class="missing">No data: {_with_code(part.missing)}.</p>'
     table = "" if part.table is None else _table_html(part)
@@ -69,6 +65,15 @@ def part_html(part: Part) -> str:
         f'<section id="{part.name}" aria-labelledby="{part.name}-title">'
         f'<h2 id="{part.name}-title">{html_text(part.title)}</h2>'
         f"<p>{_with_code(part.text)}</p>{shown}{table}</section>"
+    )
+
+
+def charts_html(part: Part) -> str:
+    """Return the places of a part's charts, one below the other."""
+    return "".join(
+        f'<div class="chart" role="img" aria-label="{html_text(chart.label)}" '
+        f'data-part="{part.name}" data-chart="{number}"></div>'
+        for number, chart in enumerate(part.charts)
     )
 
 

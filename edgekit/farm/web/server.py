@@ -26,19 +26,24 @@ from edgekit.base.errors import EdgekitError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import replace_file, storage_errors
 from edgekit.base.own_listener import OwnListener, listen_on_loopback, port_error
+from edgekit.base.wording import duration
 from edgekit.devices.keeper_client import farm_folder
-from edgekit.farm.control import farm_status
+from edgekit.farm.control import drain, farm_status, release, reserve, resume
 from edgekit.farm.web import markup, page, tuning_page
 from edgekit.farm.web.prometheus import CONTENT_TYPE, as_metrics, tuning_metrics
+from edgekit.pictures.assets import scripts, styles
+from edgekit.pictures.history import History, grouped
 from edgekit.rpc.protocol import LOOPBACK
 from edgekit.store.address import is_off
-from edgekit.store.runs import BenchRun
-from edgekit.store.tuning_results import SessionCurve, running_now, session_curves
+from edgekit.store.tuning_results import SessionCurve, running_now, session_curves, show_session
 
 Query = dict[str, str]
 
 _COOKIE = "edgekit-farm"
 _HTML = "text/html; charset=utf-8"
+_SCRIPT = "text/javascript; charset=utf-8"
+_TEXT = "text/plain; charset=utf-8"
+_RESERVED_SECONDS = 3600.0
 _JSON = "application/json"
 _PAGES = ("/", "/tuning", "/results")
 _RUNS_SHOWN = 200
@@ -106,7 +111,7 @@ class _Refusal(HTTPError):
 
 
 class _Handler(RequestHandler):
-    SUPPORTED_METHODS = ("GET",)
+    SUPPORTED_METHODS = ("GET", "POST")
 
     def initialize(self, token: str, store: str | None) -> None:
         self._token = token
@@ -120,6 +125,39 @@ class _Handler(RequestHandler):
         """Send none: answers are not cached."""
 
     async def get(self) -> None:
+        path, query = self._admitted()
+        if "token" in query and path in _PAGES:
+            # The token leaves the address bar and the history.
+            self.set_cookie(_COOKIE, self._token, httponly=True, samesite="Strict")
+            self.redirect(path, status=HTTPStatus.SEE_OTHER)
+            return
+        try:
+            kind, text = await _in_thread(lambda: _CONTENT[path](query, self._store))
+        except KeyError as error:
+            raise _Refusal(HTTPStatus.NOT_FOUND, "There is no such page.") from error
+        except EdgekitError as error:
+            raise _Refusal(HTTPStatus.SERVICE_UNAVAILABLE, f"{error.message}.") from error
+        self.set_header("Content-Type", kind)
+        self.write(text)
+
+    async def post(self) -> None:
+        """Do what a button asks for, and say in a sentence what happened."""
+        path, query = self._admitted()
+        origin = self.request.headers.get("Origin")
+        if origin is not None and origin != f"http://{self.request.headers['Host']}":
+            raise _Refusal(HTTPStatus.FORBIDDEN, "Another site asks for this.")
+        if path not in _ACTIONS:
+            raise _Refusal(HTTPStatus.METHOD_NOT_ALLOWED, "This page is only shown.")
+        device = query.get("device", "")
+        try:
+            text = await _in_thread(lambda: ("", _ACTIONS[path](device)))
+        except EdgekitError as error:
+            text = "", f"{error.message}."
+        self.set_header("Content-Type", _TEXT)
+        self.write(text[1])
+
+    def _admitted(self) -> tuple[str, Query]:
+        """Return the path and the query of a request with the token."""
         try:
             parts = urlsplit(self.request.uri or "")
         except ValueError as error:
@@ -130,19 +168,7 @@ class _Handler(RequestHandler):
             raise _Refusal(HTTPStatus.MISDIRECTED_REQUEST, "This is not that host.")
         if not hmac.compare_digest(self._given_token(query).encode(), self._token.encode()):
             raise _Refusal(HTTPStatus.FORBIDDEN, "Open the address that edgekit farm web printed.")
-        if "token" in query and parts.path in _PAGES:
-            # The token leaves the address bar and the history.
-            self.set_cookie(_COOKIE, self._token, httponly=True, samesite="Strict")
-            self.redirect(parts.path, status=HTTPStatus.SEE_OTHER)
-            return
-        try:
-            kind, text = await _in_thread(lambda: _CONTENT[parts.path](query, self._store))
-        except KeyError as error:
-            raise _Refusal(HTTPStatus.NOT_FOUND, "There is no such page.") from error
-        except EdgekitError as error:
-            raise _Refusal(HTTPStatus.SERVICE_UNAVAILABLE, f"{error.message}.") from error
-        self.set_header("Content-Type", kind)
-        self.write(text)
+        return parts.path, query
 
     def _given_token(self, query: Query) -> str:
         bearer = self.request.headers.get("Authorization", "")
@@ -200,6 +226,43 @@ def _comparison(query: Query, store: str | None) -> tuple[str, str]:
     return _HTML, page.comparison_page(comparison)
 
 
+def _run(query: Query, store: str | None) -> tuple[str, str]:
+    from edgekit.store.kept import kept_of_run
+
+    return _HTML, page.run_page(*kept_of_run(query["id"], store))
+
+
+def _session(query: Query, store: str | None) -> tuple[str, str]:
+    return _HTML, tuning_page.session_page(show_session(query["id"], store))
+
+
+def _reserve(device: str) -> str:
+    reserve(device, _RESERVED_SECONDS, "by the farm's page")
+    return f"{device} is reserved for {duration(_RESERVED_SECONDS)}."
+
+
+def _drain(device: str) -> str:
+    drain(device)
+    return f"{device} gets no new work; a running session ends first."
+
+
+def _resume(device: str) -> str:
+    resume(device)
+    return f"{device} is handed out again."
+
+
+def _release(device: str) -> str:
+    release(device)
+    return f"{device} is not reserved any more."
+
+
+_ACTIONS: dict[str, Callable[[str], str]] = {
+    "/drain": _drain,
+    "/resume": _resume,
+    "/reserve": _reserve,
+    "/release": _release,
+}
+"""What the buttons do with a device, and the sentence that says so."""
 _CONTENT: dict[str, Callable[[Query, str | None], tuple[str, str]]] = {
     "/": lambda query, store: (_HTML, page.farm_page(farm_status())),
     "/devices": lambda query, store: (_HTML, page.devices_table(farm_status())),
@@ -210,8 +273,11 @@ _CONTENT: dict[str, Callable[[Query, str | None], tuple[str, str]]] = {
     "/sessions.json": lambda query, store: (_JSON, json.dumps([asdict(c) for c in _curves(store)])),
     "/results": lambda query, store: (_HTML, page.results_page(_histories(store))),
     "/compare": _comparison,
-    "/style.css": lambda query, store: ("text/css; charset=utf-8", markup.STYLE),
-    "/script.js": lambda query, store: ("text/javascript; charset=utf-8", markup.SCRIPT),
+    "/run": _run,
+    "/session": _session,
+    "/style.css": lambda query, store: ("text/css; charset=utf-8", styles() + markup.STYLE),
+    "/pictures.js": lambda query, store: (_SCRIPT, "\n".join(scripts())),
+    "/script.js": lambda query, store: (_SCRIPT, markup.SCRIPT),
 }
 """The functions that return the media type and text of each path; KeyError if the query lacks a
 parameter."""
@@ -221,18 +287,11 @@ def _curves(store: str | None) -> tuple[SessionCurve, ...]:
     return session_curves(_SESSIONS_SHOWN, store)
 
 
-def _histories(store: str | None) -> tuple[tuple[BenchRun, ...], ...]:
-    """Return the runs of each model on each device by each measurer in each unit, oldest first."""
+def _histories(store: str | None) -> tuple[History, ...]:
     from edgekit.store.bench_runs import RunFilter
     from edgekit.store.results import list_results
 
-    grouped: dict[tuple[str, ...], list[BenchRun]] = {}
-    runs = list_results(RunFilter(limit=_RUNS_SHOWN), store).runs
-    for run in reversed(runs):
-        measure = (run.unit, run.measured_by or "")
-        key = (run.build.model, run.build.board, run.device, *measure)
-        grouped.setdefault(key, []).append(run)
-    return tuple(tuple(found) for _, found in sorted(grouped.items()))
+    return grouped(list_results(RunFilter(limit=_RUNS_SHOWN), store).runs)
 
 
 _FORM = re.compile(r"[A-Za-z0-9_-]{32}\n?")

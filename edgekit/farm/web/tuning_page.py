@@ -1,26 +1,25 @@
-"""The page of searches for faster kernels: the progress and curve of each."""
+"""The pages of searches for faster kernels: the progress and curve of each, and one in full."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from edgekit.base import svg
 from edgekit.base.measurer import beside, search_figure
 from edgekit.base.quoting import html_text
-from edgekit.base.wording import counted, duration, multiple
+from edgekit.base.wording import duration, multiple
 from edgekit.farm.web.markup import LIVE_WORD, live_part, table, whole_page
-from edgekit.store.moments import seconds_at, seconds_since
-from edgekit.store.tuning_results import SessionCurve
+from edgekit.pictures.page import charts_html, part_html, pictures_data
+from edgekit.pictures.tuning import tuning_part
+from edgekit.store.moments import seconds_since
+from edgekit.store.tuning_results import SessionCurve, SessionReport
 from edgekit.store.tuning_runs import TuningProgress, TuningSession
 
 _SHORT = 12
-_WIDTH, _HEIGHT = 600, 120
-_POINTS = 300
 
 
 def tuning_page(curves: Sequence[SessionCurve]) -> str:
     body = f"<p>{LIVE_WORD}</p>" + live_part("/sessions", sessions_part(curves))
-    return whole_page("Tuning", body, live=True)
+    return whole_page("Tuning", body, live=True, pictures=True)
 
 
 def sessions_part(curves: Sequence[SessionCurve]) -> str:
@@ -31,21 +30,71 @@ def sessions_part(curves: Sequence[SessionCurve]) -> str:
         *("rules' own", "best so far", "gain", "left"),
     )
     rows = [_row(one.session, one.curve[-1] if one.curve else None) for one in curves]
-    drawings = [_drawing(one) for one in curves if len(one.curve) > 1]
-    return table(heads, rows, numbers=(6, 7, 8, 9, 10, 11)) + "".join(drawings)
+    part = tuning_part(curves)
+    return (
+        table("Searches", heads, rows, numbers=(6, 7, 8, 9, 10, 11))
+        + charts_html(part)
+        + pictures_data([part])
+    )
+
+
+def session_page(found: SessionReport) -> str:
+    """Show one search in full: its curve, what it found for each kernel, and why others failed."""
+    session = found.session
+    point = found.curve[-1] if found.curve else None
+    part = tuning_part([SessionCurve(session, found.curve)])
+    facts = [
+        ("session", html_text(session.id)),
+        ("model", html_text(session.model)),
+        ("board", html_text(session.board)),
+        ("devices", html_text(", ".join(session.devices))),
+        ("state", _state(session)),
+        ("started", html_text(session.started_at[:16].replace("T", " "))),
+        ("left", html_text(_left(session, point))),
+    ]
+    rows = [
+        (
+            html_text(kernel.words),
+            str(kernel.trials),
+            str(kernel.failed),
+            *(
+                "" if value is None else html_text(search_figure(value, session.unit))
+                for value in (kernel.own_us, kernel.best_us)
+            ),
+        )
+        for kernel in found.kernels
+    ]
+    failures = [(html_text(kind), str(count)) for kind, count in found.failures.items()]
+    kernels = table(
+        "Kernels", ("kernel", "trials", "failed", "rules' own", "best"), rows, (1, 2, 3, 4)
+    )
+    failed = table("Failures", ("kind", "count"), failures, (1,))
+    body = (
+        "<dl class='facts'>"
+        + "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in facts if value)
+        + f"</dl>{part_html(part)}"
+        + (f"<h2>Kernels</h2>{kernels}" if rows else "")
+        + (f"<h2>Failures</h2>{failed}" if failures else "")
+        + pictures_data([part])
+    )
+    return whole_page(f"Search for {session.model} on {session.board}", body, pictures=True)
 
 
 def _row(session: TuningSession, point: TuningProgress | None) -> Sequence[str]:
     return (
-        html_text(session.id[:_SHORT]),
+        f"<a href='/session?id={html_text(session.id)}'>{html_text(session.id[:_SHORT])}</a>",
         html_text(session.model),
         html_text(session.board),
         html_text(", ".join(session.devices)),
-        f"<span class='{html_text(session.state)}'>{html_text(session.state)}</span>",
+        _state(session),
         html_text(session.started_at[:16].replace("T", " ")),
         *(("", "", "", "", "") if point is None else _figures(session, point)),
         html_text(_left(session, point)),
     )
+
+
+def _state(session: TuningSession) -> str:
+    return f"<span class='{html_text(session.state)}'>{html_text(session.state)}</span>"
 
 
 def _figures(session: TuningSession, point: TuningProgress) -> tuple[str, ...]:
@@ -70,35 +119,3 @@ def _left(session: TuningSession, point: TuningProgress | None) -> str:
     if session.wanted_trials is not None and point is not None and point.trials > 0:
         left.append(passed / point.trials * (session.wanted_trials - point.trials))
     return duration(max(min(left), 0.0)) if left else ""
-
-
-def _drawing(one: SessionCurve) -> str:
-    """Draw the best time so far and that of the rules' schedules, on an axis from zero."""
-    curve = _thinned(one.curve)
-    first, last = _seconds(curve[0]), _seconds(curve[-1])
-    across = max(last - first, 1e-6)
-    top = max(point.own_us for point in curve) or 1.0
-
-    def path(times: Sequence[float], **style: str) -> str:
-        across_of = [(_seconds(point) - first) / across for point in curve]
-        places = zip(across_of, (min(time / top, 1.0) for time in times), strict=True)
-        return svg.element("path", d=svg.curve(places, _WIDTH, _HEIGHT), **style)
-
-    own = path([point.own_us for point in curve], class_="own")
-    best = path([point.best_us for point in curve])
-    devices = beside(", ".join(one.session.devices), one.session.measured_by)
-    title = f"{one.session.model} on {devices}, in {one.session.unit}"
-    words = f"the best of {counted(one.curve[-1].trials, 'trial')} so far"
-    drawn = svg.picture(_WIDTH, _HEIGHT, own, best, role="img", aria_label=words)
-    return f"<h2>{html_text(title)}</h2>{drawn}"
-
-
-def _thinned(curve: Sequence[TuningProgress]) -> Sequence[TuningProgress]:
-    """Thin out a curve to what the picture can show."""
-    if len(curve) <= _POINTS:
-        return curve
-    return [curve[round(n * (len(curve) - 1) / (_POINTS - 1))] for n in range(_POINTS)]
-
-
-def _seconds(point: TuningProgress) -> float:
-    return seconds_at(point.at)

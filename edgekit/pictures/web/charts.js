@@ -1,6 +1,7 @@
 'use strict';
 // Draws each .chart of the page from the specification in #pictures, in the colours of the theme.
-const pictures = JSON.parse(document.getElementById('pictures')?.textContent ?? '{}');
+const readPictures = () => JSON.parse(document.getElementById('pictures')?.textContent ?? '{}');
+let pictures = readPictures();
 const tip = document.body.appendChild(document.createElement('div'));
 tip.id = 'tip';
 tip.hidden = true;
@@ -62,6 +63,7 @@ function draw(place) {
 
 let drawing = Promise.resolve();
 function drawAll() {
+  pictures = readPictures();
   drawing = drawing.then(() => Promise.all([...document.querySelectorAll('.chart')].map(draw))).then(() => {
     document.documentElement.dataset.drawn = 'yes';
   });

@@ -19,6 +19,7 @@ from shutil import which
 from typing import Any
 
 import pytest
+from support.browser import WIDTHS, browser_tab
 from support.building import write_model
 from support.examples import first_of
 from support.needs import needs
@@ -271,11 +272,11 @@ class Page:
         self.port = int(report["metrics"].split(":")[2].split("/")[0])
 
     def get(
-        self, path: str, headers: dict[str, str] | None = None
+        self, path: str, headers: dict[str, str] | None = None, method: str = "GET"
     ) -> tuple[int, str, http.client.HTTPMessage]:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=240)
         try:
-            connection.request("GET", path, headers=headers or {})
+            connection.request(method, path, headers=headers or {})
             answer = connection.getresponse()
             return answer.status, answer.read().decode(), answer.headers
         finally:
@@ -427,8 +428,62 @@ def test_a_browser_shows_the_farm_and_keeps_it_up_to_date(page: Page, tmp_path: 
     assert "<svg" in results
     tuning = in_browser(page, tmp_path, f"/tuning?token={page.token}")
     assert "152 of 64" in tuning
-    assert tuning.count("<path") == 2
+    assert "<svg" in tuning
     assert ">live</span>" in tuning, "the script ran, and got the sessions again"
+
+
+@needs("chromium")
+def test_the_pages_fit_a_phone_open_runs_and_sessions_and_have_buttons(page: Page) -> None:
+    site = f"http://127.0.0.1:{page.port}"
+    with browser_tab() as tab:
+        tab.show(f"{site}/?token={page.token}", WIDTHS["phone"], dark=True)
+        for path, pictures in (
+            *(("/", 0), ("/results", 2), ("/tuning", 1)),
+            *((f"/session?id={a_session().id}", 1), (f"/run?id={a_run(3).id}", 3)),
+        ):
+            tab.events.clear()
+            tab.show(f"{site}{path}", WIDTHS["phone"], dark=True)
+            if pictures:
+                tab.until("document.documentElement.dataset.drawn")
+                drawn = tab.run("document.querySelectorAll('.chart svg').length")
+                assert drawn >= pictures, path
+            assert tab.run("document.documentElement.scrollWidth") <= WIDTHS["phone"], path
+            assert tab.violations() == [], path
+            assert [e for e in tab.events if e["method"] == "Runtime.exceptionThrown"] == []
+            assert [e for e in tab.events if e["method"] == "Log.entryAdded"] == [], path
+        tab.show(f"{site}/", WIDTHS["desktop"])
+        tab.run("document.querySelector('[data-post^=\"/drain\"]').click()")
+        tab.until("document.querySelector('.drained, .draining')")
+        assert "gets no new work" in tab.run("document.getElementById('done').textContent")
+        tab.run("document.querySelector('[data-post^=\"/resume\"]').click()")
+        tab.until("document.querySelector('.free, .starting')")
+        tab.show(f"{site}/tuning", WIDTHS["desktop"])
+        tab.run("document.querySelector('td a').click()")
+        tab.until("location.pathname === '/session' && document.querySelector('.chart svg')")
+
+
+def test_buttons_work_with_the_token_and_from_the_page_alone(page: Page) -> None:
+    bearer = {"Authorization": f"Bearer {page.token}"}
+
+    def state() -> dict[str, Any]:
+        (device,) = json.loads(page.seen("/status.json"))["devices"]
+        return dict(device)
+
+    drain = f"/drain?device={DEVICE}"
+    assert page.get(drain, {}, "POST")[0] == 403
+    assert page.get(drain, {**bearer, "Origin": "http://evil.example"}, "POST")[0] == 403
+    assert page.get(drain, bearer)[0] == 404, "a link does nothing"
+    assert page.get("/results", bearer, "POST")[0] == 405
+    assert state()["state"] == "free"
+    assert "no device" in page.get("/drain?device=nothing", bearer, "POST")[1]
+    status, text, _ = page.get(drain, {**bearer, "Origin": f"http://127.0.0.1:{page.port}"}, "POST")
+    assert (status, state()["state"] in ("draining", "drained")) == (200, True), text
+    page.get(f"/resume?device={DEVICE}", bearer, "POST")
+    assert state()["state"] not in ("draining", "drained")
+    page.get(f"/reserve?device={DEVICE}", bearer, "POST")
+    assert "by the farm's page" in str(state()["reservation"])
+    page.get(f"/release?device={DEVICE}", bearer, "POST")
+    assert state()["reservation"] is None
 
 
 def test_a_token_outlives_the_page_until_another_one_is_asked_for(free: Farm) -> None:
