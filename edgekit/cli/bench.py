@@ -371,12 +371,15 @@ def _render_profile(console: Console, report: BenchReport, profile: Profile) -> 
         f"median of {counted(profile.inferences, 'profiled inference')}:"
     )
 
-    def row(name: str, owner: str, calls: float | None, seconds: float) -> tuple[object, ...]:
+    def row(
+        name: str, owner: str, calls: float | None, seconds: float, of_best: float | None = None
+    ) -> tuple[object, ...]:
         share = seconds / median if median else 0.0
-        return name, owner, calls and number(calls), *_signed(seconds, share)
+        best = None if of_best is None else percent(of_best)
+        return name, owner, calls and number(calls), *_signed(seconds, share), best
 
     shown, more = profile.kernels[:_SHOWN_KERNELS], profile.kernels[_SHOWN_KERNELS:]
-    rows = [row(_title(one), one.owner, one.calls, one.seconds) for one in shown]
+    rows = [row(_title(one), one.owner, one.calls, one.seconds, one.of_best) for one in shown]
     if more:
         calls, seconds = sum(one.calls for one in more), sum(one.seconds for one in more)
         rows.append(row(f"({len(more)} more)", "", calls, seconds))
@@ -384,8 +387,9 @@ def _render_profile(console: Console, report: BenchReport, profile: Profile) -> 
         rows.append(row("(copies and checks)", "", None, profile.copies))
     between = "(not in steps)" if profile.rest >= 0 else "(cost of profiling)"
     rows.append(row(between, "", None, profile.rest))
-    columns = ("layers", "run by", "calls", "time", "share")
-    console.table(columns, rows, right=("calls", "time", "share"), spare=("calls",))
+    columns = ("layers", "run by", "calls", "time", "share", "of best")
+    numbers = ("calls", "time", "share", "of best")
+    console.table(columns, rows, right=numbers, spare=("calls", "of best"))
 
 
 def _title(one: KernelShare) -> str:

@@ -19,10 +19,10 @@ def styles() -> str:
 
 @cache
 def scripts() -> tuple[str, ...]:
-    """Return the scripts in their order: Vega, Vega-Lite, Vega's interpreter of expressions, and
-    what draws with them."""
+    """Return the scripts in their order: Vega with its licence, Vega-Lite, Vega's interpreter of
+    expressions, and what draws with them."""
     return (
-        _read("vega.min.js"),
+        f"/*\n{_read('LICENSE')}*/\n{_read('vega.min.js')}",
         _read("vega-lite.min.js"),
         _interpreter(),
         _read("charts.js"),

@@ -35,14 +35,16 @@ def memory_part(manifest: Manifest | None) -> Part:
 def alive_bytes(buffers: Sequence[BufferEntry], steps: int) -> tuple[int, ...]:
     """Return the bytes of the arena in use while each step runs; views share their place."""
     found = [0] * steps
+    starting: dict[int, list[BufferEntry]] = {}
+    for one in buffers:
+        starting.setdefault(one.first, []).append(one)
+    alive: list[BufferEntry] = []
     for step in range(steps):
-        spans = sorted(
-            (one.offset, one.offset + one.bytes) for one in buffers if one.first <= step <= one.last
-        )
+        alive = [one for one in alive if one.last >= step] + starting.get(step, [])
         end = 0
-        for low, high in spans:
-            found[step] += max(high - max(low, end), 0)
-            end = max(end, high)
+        for one in sorted(alive, key=lambda each: each.offset):
+            found[step] += max(one.offset + one.bytes - max(one.offset, end), 0)
+            end = max(end, one.offset + one.bytes)
     return tuple(found)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import islice
 
-from edgekit.base.measurer import figure
+from edgekit.base.measurer import figure, measurer_in_words
+from edgekit.base.roof import JUDGED, known_work, roof_of
 from edgekit.base.wording import amount, counted, few, number, percent, size
 from edgekit.pictures.parts import (
     OWN,
@@ -170,34 +171,37 @@ def roofline_part(run: BenchRun | None) -> Part:
         return Part(name, title, text, missing=_PROFILES)
     if run.unit != "seconds":
         return Part(name, title, text, missing=f"{run.unit} are no time: there is no rate")
-    points = [
-        (step, step.operations / step.bytes, step.operations / step.time, step.bytes / step.time)
-        for step in run.profile.steps
-        if step.operations and step.bytes and step.time
-    ]
-    if not points:
-        missing = "this bundle does not say the operations of its steps: build it again"
+    if run.measured_by not in JUDGED:
+        by = measurer_in_words(run.measured_by).partition(":")[0]
+        missing = f"what measured this run is {by}, whose rates tell nothing of the board"
         return Part(name, title, text, missing=missing)
-    rate = max(point[2] for point in points)
-    bandwidth = max(point[3] for point in points)
-    low, high = min(point[1] for point in points), max(point[1] for point in points)
-    ends = sorted({low / 2, min(max(rate / bandwidth, low / 2), high * 2), high * 2})
-    roof = [{"x": x, "y": min(rate, bandwidth * x)} for x in ends]
-
-    def reached(intensity: float, found: float) -> str:
-        return percent(found / min(rate, bandwidth * intensity))
-
+    judged = [
+        (step, work)
+        for step in run.profile.steps
+        if (work := known_work(step.operations, step.bytes, step_seconds(run, step))) is not None
+    ]
+    top = roof_of(work for _, work in judged)
+    if top is None:
+        missing = (
+            "this bundle does not say the operations of its steps (build it again), or each takes "
+            "less than a microsecond"
+        )
+        return Part(name, title, text, missing=missing)
+    low = min(work.intensity for _, work in judged) / 2
+    high = max(work.intensity for _, work in judged) * 2
+    ends = sorted({low, min(max(top.operations / top.bytes, low), high), high})
+    roof = [{"x": x, "y": top.at(x) / 1e9} for x in ends]
     rows = [
         {
             "layer": title_of(step),
             "owner": owner_of(step),
-            "x": intensity,
-            "y": found,
+            "x": work.intensity,
+            "y": work.rate / 1e9,
             "share": _share(run, step),
-            "reached": reached(intensity, found),
-            "words": f"{number(found)} GOP/s",
+            "reached": percent(top.share(work)),
+            "words": f"{number(work.rate / 1e9)} GOP/s",
         }
-        for step, intensity, found, _ in points
+        for step, work in judged
     ]
     log = {"type": "log"}
     chart = chart_of(
@@ -231,26 +235,26 @@ def roofline_part(run: BenchRun | None) -> Part:
             },
         ],
     )
-    slowest = sorted(points, key=lambda point: -point[0].time)
+    slowest = sorted(judged, key=lambda one: -one[0].time)
     table = table_of(
         ("layers", "operations", "bytes", "GOP/s", "GB/s", "of the line"),
         (
             (
                 title_of(step),
-                amount(step.operations or 0),
-                size(step.bytes or 0),
-                number(found),
-                number(speed),
-                reached(intensity, found),
+                amount(work.operations),
+                size(work.bytes),
+                number(work.rate / 1e9),
+                number(work.bandwidth / 1e9),
+                percent(top.share(work)),
             )
-            for step, intensity, found, speed in slowest
+            for step, work in slowest
         ),
         ("operations", "bytes", "GOP/s", "GB/s", "of the line"),
     )
     text = (
-        f"The line is the most that steps of this run reached: {number(rate)} GOP/s, and "
-        f"{number(bandwidth)} GB/s of tensors and weights. The device can do that, and maybe more. "
-        "A step far below it is worth a look."
+        f"The line is the most that steps of this run reached: {number(top.operations / 1e9)} "
+        f"GOP/s, and {number(top.bytes / 1e9)} GB/s of tensors and weights. The device "
+        "can do that, and maybe more. A step far below it is worth a look."
     )
     return Part(name, title, text, (chart,), table)
 

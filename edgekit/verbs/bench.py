@@ -160,7 +160,9 @@ def summarise_samples(
         notes=_notes(measured, measured_by, median, p90),
         sizes="",
         samples=tuple(seconds),
-        profile=None if measured.kernels is None else profile_of(measured.kernels, steps, median),
+        profile=None
+        if measured.kernels is None
+        else profile_of(measured.kernels, steps, median, measured_by),
         timed=timed_steps(measured, steps),
     )
 

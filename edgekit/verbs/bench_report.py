@@ -149,6 +149,9 @@ class KernelShare:
     """Seconds per inference in all its calls: the median of the profiled ones."""
     share: float
     """The share of the median inference."""
+    of_best: float | None = None
+    """What it reaches of the most that steps of this run reached, in operations and in bytes a
+    second; None if its work is unknown, or it is too short to be judged."""
 
 
 @dataclass(frozen=True)

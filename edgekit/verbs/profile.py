@@ -7,12 +7,14 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from edgekit.base.roof import JUDGED, Work, known_work, roof_of
 from edgekit.bundle.manifest_steps import NO_KERNELS, LibraryStep
 from edgekit.compiler.steps import StepKind
 from edgekit.store.run_profile import RunProfile, RunStep, RunTimeline
 from edgekit.verbs.bench_report import KernelShare, Profile
 
 if TYPE_CHECKING:
+    from edgekit.base.measurer import Measurer
     from edgekit.bundle.manifest import Manifest
     from edgekit.devices.base import BenchSamples
     from edgekit.devices.kernel_times import KernelTime, KernelTimes
@@ -31,18 +33,36 @@ def steps_by_name(manifest: Manifest) -> Mapping[str, LibraryStep]:
     return {step.name: step for step in steps}
 
 
-def profile_of(times: KernelTimes, steps: Mapping[str, LibraryStep], median: float) -> Profile:
+def profile_of(
+    times: KernelTimes,
+    steps: Mapping[str, LibraryStep],
+    median: float,
+    measured_by: Measurer = "hardware",
+) -> Profile:
     """Return the times by step, which add up to the median. Without `steps`, all are kernels."""
     total = sum(kernel.nanoseconds for kernel in times.kernels)
     computing = [one for one in times.kernels if computes_layers(one.name, steps)]
     slowest_first = sorted(computing, key=lambda one: (-one.nanoseconds, one.name))
+    works = {one.name: _work(one, steps.get(one.name)) for one in computing}
+    known = (work for work in works.values() if work is not None)
+    roof = roof_of(known) if measured_by in JUDGED else None
+    shares = {name: roof.share(work) for name, work in works.items() if roof and work}
     return Profile(
         inferences=times.inferences,
         seconds=total / 1e9,
-        kernels=tuple(_share(one, times, steps.get(one.name), median) for one in slowest_first),
+        kernels=tuple(
+            replace(_share(one, times, steps.get(one.name), median), of_best=shares.get(one.name))
+            for one in slowest_first
+        ),
         copies=(total - sum(one.nanoseconds for one in computing)) / 1e9,
         rest=median - total / 1e9,
     )
+
+
+def _work(one: KernelTime, step: LibraryStep | None) -> Work | None:
+    if step is None:
+        return None
+    return known_work(step.operations, step.bytes, one.nanoseconds / 1e9)
 
 
 def timed_steps(measured: BenchSamples, steps: Mapping[str, LibraryStep]) -> RunProfile | None:

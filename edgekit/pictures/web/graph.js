@@ -183,7 +183,8 @@ for (const root of document.querySelectorAll('.graph')) {
     const word = search.value.trim().toLowerCase();
     const fits = (node) => node.facts.some(([, value]) => value.toLowerCase().includes(word));
     hits = word ? graph.nodes.flatMap((node, number) => (fits(node) ? [number] : [])) : [];
-    nodes.forEach((node, number) => node.classList.toggle('found', hits.includes(number)));
+    const found = new Set(hits);
+    nodes.forEach((node, number) => node.classList.toggle('found', found.has(number)));
     hit = hits.length ? 0 : -1;
     output.textContent = word ? `${hits.length} found` : '';
     if (hits.length) { choose(hits[0]); show(hits[0]); }

@@ -80,6 +80,24 @@ def test_copies_and_calls_of_the_machine_are_one_sum() -> None:
     assert profile.copies == pytest.approx(35e-9)
 
 
+def test_steps_are_judged_beside_the_best_of_the_run_unless_it_was_emulated() -> None:
+    steps = {
+        name: LibraryStep(name, "kernel", (name,), "", moved, operations, ())
+        for name, moved, operations in (
+            ("fast", 100, 4000),
+            ("slow", 100, 2000),
+            ("wide", 8000, 1000),
+            ("copies", 64, None),
+        )
+    }
+    measured = profile_of(*(KernelTime(name, 2, 2000) for name in steps))
+
+    for measurer, expected in (("hardware", [None, 1.0, 0.5, 1.0]), ("emulator", [None] * 4)):
+        profile = summarise_samples(Path("b"), "pi", "pi", measured, measurer, steps).profile
+        assert profile is not None
+        assert [kernel.of_best for kernel in profile.kernels] == expected
+
+
 @given(st.lists(st.tuples(st.integers(1, 9), st.integers(0, 1 << 60)), max_size=20))
 def test_rows_add_up_to_the_median_whatever_was_measured(kernels: list[tuple[int, int]]) -> None:
     names = [*STEPS, *(f"k{i}" for i in range(len(kernels)))]

@@ -99,6 +99,15 @@ def test_a_roof_is_what_the_run_reached() -> None:
     assert [point["reached"] for point in rows(roofline_part(run), 0, 1)][1] == "50.0 %"
 
 
+def test_what_is_too_short_and_what_an_emulator_measured_has_no_roof() -> None:
+    short = replace(REGION, time=999, reads=())
+    run = a_run(profile=replace(A_PROFILE, steps=(CONV, short), timeline=()))
+    assert [point["layer"] for point in rows(roofline_part(run), 0, 1)] == ["conv, relu"]
+    only = a_run(profile=replace(A_PROFILE, steps=(short,), timeline=()))
+    assert "less than a microsecond" in roofline_part(only).missing
+    assert "an emulator" in roofline_part(replace(PROFILED, measured_by="emulator")).missing
+
+
 def test_counts_of_an_emulated_core_are_no_rate_and_no_latency() -> None:
     run = a_run(unit="instructions", samples=(), measured_by="emulator", profile=A_PROFILE)
 
