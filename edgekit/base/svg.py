@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from edgekit.base.quoting import html_text
 
 Value = str | float
@@ -40,15 +38,6 @@ def line(x1: float, y1: float, x2: float, y2: float, **attributes: Value) -> str
 def with_tooltip(words: str, *inside: str) -> str:
     """Group elements that show `words` under the pointer."""
     return element("g", element("title", html_text(words)), *inside)
-
-
-def curve(heights: Iterable[tuple[float, float]], width: float, height: float) -> str:
-    """Return the path of a curve through points of 0 to 1, seen from the lower left corner.
-
-    The curve stays 4 pixels below the upper edge.
-    """
-    places = (f"{x * width:.1f} {height - y * (height - 4):.1f}" for x, y in heights)
-    return "M" + " L".join(places)
 
 
 def picture(width: float, height: float, *inside: str, **attributes: Value) -> str:

@@ -39,10 +39,6 @@ def test_a_text_that_was_cut_fits(words: str, width: float) -> None:
     assert fitted in (words, "") or words.startswith(fitted.removesuffix("…"))
 
 
-def test_a_curve_spans_the_picture_from_the_lower_left() -> None:
-    assert svg.curve([(0, 0), (1, 1)], 600, 120) == "M0.0 120.0 L600.0 4.0"
-
-
 def test_no_other_module_writes_elements_of_svg() -> None:
     written = re.compile(r"<(svg|rect|line|marker)[ >/]")
     found = [
