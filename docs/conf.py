@@ -50,6 +50,7 @@ PAGES = {
         "docs/registry",
         "docs/farm",
         "docs/rpc",
+        "docs/cluster",
         "docs/python",
         "CONTRIBUTING",
         "docs/adding/board",

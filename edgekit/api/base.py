@@ -81,6 +81,13 @@ class WorkspaceBase:
             return self
         return self._with(replace(self._setting, data=replace(self.data, store_url=url)))
 
+    def on_cluster(self: W, place: str | None) -> W:
+        """Return a workspace of the same folder that compiles on a cluster; None keeps this one.
+
+        A place is `tls://HOST:PORT`, `ssh:FILE` with a host in each line, or `local:N`.
+        """
+        return self if place is None else self._with(replace(self._setting, cluster=place))
+
     def _with(self: W, setting: Setting) -> W:
         other = type(self).__new__(type(self))
         other._setting = setting

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgekit.api.base import WorkspaceBase, check_can_be_tuned
 from edgekit.api.choice import ResultKeywords, TargetKeywords
+from edgekit.api.cluster import compiling_of
 from edgekit.api.inputs import input_files
 from edgekit.api.keywords import (
     BindingKeywords,
@@ -84,6 +85,7 @@ class Building(WorkspaceBase):
                 archive=how.get("archive", False),
                 dump_ir=self._optional(how.get("dump_ir")),
                 use_cache=how.get("use_cache", True),
+                compiling=compiling_of(self._setting, request.source.format),
                 with_memory_map=how.get("memory_map", False),
                 events=self._setting.events,
             )

@@ -41,6 +41,8 @@ class Setting:
     data: WorkspaceData
     events: Events
     cancellation: Cancellation | None = None
+    cluster: str | None = None
+    """Where models and candidates are compiled; None is this host."""
 
     def working(self) -> AbstractContextManager[None]:
         """Return a block that a cancellation ends."""

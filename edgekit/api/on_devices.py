@@ -28,6 +28,7 @@ from edgekit.api.choice import (
     several_devices,
     with_board_of,
 )
+from edgekit.api.cluster import cluster_of
 from edgekit.api.device import (
     BundleSession,
     DeviceHandle,
@@ -411,7 +412,13 @@ class OnDevices(Building):
         from edgekit.tuning.tune_devices import DeviceSelection, pool_for
 
         events, board, asked = self._setting.events, request.board, Effort(**effort)
+        cluster = cluster_of(self._setting, request.source.format, [request.toolchain])
         if product_of(board).tuner == "steps":
+            if cluster is not None:
+                raise UsageError(
+                    f"a search for {board.name} compiles on this host only",
+                    hint=f"leave out {option('cluster')}: it is for searches of kernels",
+                )
             if where.is_several:
                 chosen = several_devices(self._setting, board, where.names, where.timeout)
             else:
@@ -429,7 +436,7 @@ class OnDevices(Building):
         )
         if asked.trials is None and asked.seconds is None:
             asked = replace(asked, trials=_DEFAULT_TRIALS)
-        return tune(request, pool, asked, events)
+        return tune(request, pool, asked, events, None if cluster is None else cluster())
 
     def rollback(
         self,

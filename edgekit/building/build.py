@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,11 +15,11 @@ from edgekit.base.options import option
 from edgekit.base.own_folder import own_folder, remember_origin
 from edgekit.base.varying import without_lengths
 from edgekit.building.build_manifest import manifest_for
-from edgekit.building.compilation import Compilation, compiling_in_process
+from edgekit.building.compilation import Compiling, compiling_in_process
 from edgekit.building.compile_process import compiling_in_child
 from edgekit.building.expectation import expect
 from edgekit.building.key import build_key
-from edgekit.building.product import CompileJob, Making
+from edgekit.building.product import Making
 from edgekit.building.products import product_of
 from edgekit.building.reference_vectors import Edges
 from edgekit.building.request import BuildRequest, BuildResult
@@ -42,6 +41,7 @@ def build(
     dump_ir: Path | None = None,
     use_cache: bool = True,
     isolated: bool = True,
+    compiling: Compiling | None = None,
     with_memory_map: bool = False,
     events: Events = SILENT,
 ) -> BuildResult:
@@ -49,7 +49,7 @@ def build(
 
     An existing bundle at `out` is replaced in one step, and kept if anything fails. With `dump_ir`
     the compiler runs even if the result is cached. Without `isolated` the compiler runs in this
-    process: quicker for many small models, but a crash ends the caller.
+    process: quicker for many small models, but a crash ends the caller. `compiling` replaces both.
     """
     started = time.perf_counter()
     product = product_of(request.board)
@@ -58,7 +58,8 @@ def build(
     check_destination(out, request.board.folder)
     _warn_of_another_model(out, request, events)
     compiler = find_compiler(request.toolchain)
-    compiling = compiling_in_child if isolated else compiling_in_process
+    if compiling is None:
+        compiling = compiling_in_child if isolated else compiling_in_process
     with ExitStack() as replacing:
         with storage_errors("write the bundle", out):
             folder = replacing.enter_context(replace_directory(out))
@@ -171,7 +172,7 @@ class _Work:
     """How a bundle is made."""
 
     dump_ir: Path | None
-    compiling: Callable[[CompileJob, Events], AbstractContextManager[Compilation]]
+    compiling: Compiling
 
     def make(self, making: Making) -> None:
         """Import, compile, link and write the bundle. The oracle runs while TVM compiles."""

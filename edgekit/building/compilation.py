@@ -6,10 +6,10 @@ child process, which may be interrupted at any moment and may crash.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from edgekit.base.events import Events
 from edgekit.base.tensors import TensorSpec
@@ -37,6 +37,10 @@ class Compilation(Protocol):
     def imported(self) -> ImportedModel: ...
 
     def compiled(self) -> Compiled: ...
+
+
+Compiling: TypeAlias = "Callable[[CompileJob, Events], AbstractContextManager[Compilation]]"
+"""What begins a compilation, which ends with the block."""
 
 
 class InProcessCompilation:

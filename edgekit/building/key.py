@@ -64,11 +64,16 @@ def build_key(request: BuildRequest, compiler: Compiler) -> str:
         "product": [type(product).__name__, product.board_identity(board)],
         "packages": [
             [name, installed_version(name)]
-            for name in (*_ALWAYS, *_BY_FORMAT[source.format], *product.packages)
+            for name in (*packages_of(source.format), *product.packages)
         ],
         "edgekit": package_digest(),
     }
     return sha256_bytes(json.dumps(ingredients, sort_keys=True).encode())
+
+
+def packages_of(form: ModelFormat) -> tuple[str, ...]:
+    """Return the packages that import models of a format, and compile them."""
+    return (*_ALWAYS, *_BY_FORMAT[form])
 
 
 def installed_version(distribution: str) -> str:

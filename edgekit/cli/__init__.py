@@ -83,6 +83,7 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
         "Farm",
         (
             Entry("farm", "edgekit.cli.farm", "Share all devices as one monitored pool."),
+            Entry("cluster", "edgekit.cli.cluster", "Compile on the workers of other hosts."),
             Entry("rpc", "edgekit.cli.rpc", "Serve devices to TVM's own RPC clients."),
         ),
     ),

@@ -25,6 +25,7 @@ from edgekit.base.wording import (
     size,
 )
 from edgekit.cli.bench_matrix import MatrixOptions, run_matrix
+from edgekit.cli.cluster_option import cluster_option
 from edgekit.cli.console import Console
 from edgekit.cli.device_options import several_devices_options
 from edgekit.cli.input_options import at_option, input_options
@@ -142,6 +143,7 @@ _matrix_options = grouped(
         "--again", is_flag=True, help="With --boards: measure again what is already done."
     ),
     junit_option,
+    cluster_option,
 )
 
 
@@ -185,7 +187,7 @@ def command(
         return
     if matrix != MatrixOptions():
         raise UsageError(
-            "--offload, --out, --again and --junit are for a matrix",
+            "--offload, --out, --again, --junit and --cluster are for a matrix",
             hint="add --boards, or leave them out",
         )
 

@@ -29,17 +29,19 @@ class MatrixOptions:
     out: Path | None = None
     again: bool = False
     junit: Path | None = None
+    cluster: str | None = None
 
 
 def run_matrix(
     console: Console, model: Path, chosen: MatrixOptions, plan: BenchPlan, where: DeviceChoice
 ) -> None:
     from edgekit.api.choice import device_for_board
+    from edgekit.api.cluster import compiled_ahead
     from edgekit.base.own_folder import own_folder
     from edgekit.verbs.junit import cases_of_matrix
     from edgekit.verbs.matrix import MatrixPlan, measure_matrix
 
-    setting = console.workspace.setting
+    setting = console.workspace.on_cluster(chosen.cluster).setting
     source = setting.data.model(model, {}, {}, only_to_show=True)
 
     def reach(board: Board, events: Events) -> Device:
@@ -54,8 +56,11 @@ def run_matrix(
         where.twin,
         chosen.again,
     )
-    with junit_file(chosen.junit, "bench", source.name) as cases:
-        matrix = measure_matrix(setting.data, source, asked, reach, console.events)
+    with (
+        compiled_ahead(setting, source.format) as ahead,
+        junit_file(chosen.junit, "bench", source.name) as cases,
+    ):
+        matrix = measure_matrix(setting.data, source, asked, reach, console.events, ahead)
         cases += cases_of_matrix(matrix)
     console.report(matrix, lambda: _render(console, matrix))
     if matrix.failed:

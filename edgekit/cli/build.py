@@ -13,6 +13,7 @@ from edgekit.base.wording import counted, duration, size
 from edgekit.bundle.manifest_oracle import oracle_in_words
 from edgekit.bundle.manifest_vectors import vectors_in_words
 from edgekit.cli.build_options import outcome_options, to_be_built_with
+from edgekit.cli.cluster_option import cluster_option
 from edgekit.cli.console import Console
 from edgekit.cli.device_options import device_options_with_timeout
 from edgekit.cli.options import Command, json_option, pass_console
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     ),
 )
 @quick_tune_options
+@cluster_option
 @device_options_with_timeout
 @json_option
 @pass_console
@@ -71,12 +73,15 @@ def command(
     how: BuildKeywords,
     outcome: dict[str, Any],
     search: TuneKeywords,
+    cluster: str | None,
     where: DeviceKeywords,
 ) -> None:
     """Compile MODEL for a board into a bundle: library, manifest, reference vectors. No device is
     used, except with --quick-tune."""
     check_quick_tune(search, bool(where["twin"] or where["device"]))
-    result = console.workspace.build_result(model, **outcome, **search, **how, **where)
+    result = console.workspace.on_cluster(cluster).build_result(
+        model, **outcome, **search, **how, **where
+    )
     console.report(result, lambda: _render(console, result))
 
 

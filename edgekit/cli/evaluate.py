@@ -11,6 +11,7 @@ import click
 from edgekit.base.errors import UsageError
 from edgekit.base.measurer import beside
 from edgekit.base.wording import counted, duration
+from edgekit.cli.cluster_option import cluster_option
 from edgekit.cli.console import Console
 from edgekit.cli.device_options import device_options_with_timeout
 from edgekit.cli.options import (
@@ -98,6 +99,7 @@ _how_options = grouped(
 @click.argument("target", type=BUNDLE_PATH, metavar="MODEL|BUNDLE")
 @_how_options
 @board_option
+@cluster_option
 @device_options_with_timeout
 @json_option
 @pass_console
@@ -106,6 +108,7 @@ def command(
     target: Path,
     how: dict[str, Any],
     board_name: str | None,
+    cluster: str | None,
     where: DeviceKeywords,
 ) -> None:
     """Run a data set on a device, and say how right the outputs are.
@@ -113,7 +116,8 @@ def command(
     A MODEL is built for --board first. An interrupted evaluation goes on where it stopped. A figure
     that misses a limit ends with exit code 17.
     """
-    report = console.workspace.evaluate(target, board=board_name, **how, **where)
+    ws = console.workspace.on_cluster(cluster)
+    report = ws.evaluate(target, board=board_name, **how, **where)
     console.report(report, lambda: _render(console, report))
     raise_if_missed(report)
 

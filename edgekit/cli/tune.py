@@ -10,6 +10,7 @@ import click
 from edgekit.base.measurer import figure
 from edgekit.base.wording import amount, duration, microseconds, multiple
 from edgekit.cli.build_options import to_be_built
+from edgekit.cli.cluster_option import cluster_option
 from edgekit.cli.console import Console
 from edgekit.cli.device_options import tuning_device_options
 from edgekit.cli.options import Command, csv_option, grouped, json_option, pass_console
@@ -55,6 +56,7 @@ _DEFAULT_TRIALS = 1000
         "--seed", type=click.IntRange(0, 2**31 - 2), default=0, help="Seed of the random choices."
     ),
 )
+@cluster_option
 @tuning_device_options
 @csv_option
 @json_option
@@ -64,6 +66,7 @@ def command(
     model: Path | None,
     how: BuildKeywords,
     effort: dict[str, Any],
+    cluster: str | None,
     where: DeviceChoice,
 ) -> None:
     """Search on devices for the fastest variant of each kernel of MODEL. Later builds use them.
@@ -72,7 +75,7 @@ def command(
     """
     from edgekit.tuning.tune_c import TunedInC
 
-    ws = console.workspace
+    ws = console.workspace.on_cluster(cluster)
     request = ws.request(model, **how)
     report = ws.search(request, where, **effort)
     if isinstance(report, TunedInC):

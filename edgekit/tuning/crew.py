@@ -1,4 +1,4 @@
-"""The builders and runners of a search: a thread for each child process, and queues between.
+"""The builders and runners of a search: a thread for each, and queues between.
 
 A batch goes from a builder to a runner and back to the search. A failure on the way is recorded
 with its candidate; the batch always arrives.
@@ -7,7 +7,6 @@ with its candidate; the batch always arrives.
 from __future__ import annotations
 
 import queue
-import shutil
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -18,22 +17,19 @@ from edgekit.base.errors import DeviceError
 from edgekit.base.events import Events
 from edgekit.base.wording import duration
 from edgekit.tuning.batches import OWN, Batch
+from edgekit.tuning.builders import Builders, compiled
 from edgekit.tuning.messages import (
     BatchDone,
-    BatchOrder,
     Begun,
-    BuildFailure,
-    BuiltBatch,
     ErrorKind,
     SessionEnded,
     Taken,
     Timed,
 )
+from edgekit.tuning.pace import Pace
 from edgekit.tuning.search import Search
 from edgekit.tuning.statistics import drifted
 
-_AHEAD = 1
-"""Batches that are built ahead for each runner, so that no device waits for a compiler."""
 _LOOK_SECONDS = 0.2
 _SECONDS_WITHOUT_DEVICES = 900.0
 _START_SECONDS = 620.0
@@ -61,36 +57,36 @@ class Crew:
 
     def __init__(
         self,
-        builders: Sequence[Child],
+        builders: Builders,
         runners: Sequence[Child],
         taken: Callable[[Taken], str],
         events: Events,
     ) -> None:
         self._events = events
-        self._most = len(runners) * (1 + _AHEAD) + len(builders)
+        self._builders = builders
+        self._pace = Pace(len(runners))
         self._to_build: queue.Queue[Batch | None] = queue.Queue()
         self._to_run: queue.Queue[Batch | None] = queue.Queue()
         self._arrived: queue.Queue[Batch | DeviceNews | Exception] = queue.Queue()
         self._over = threading.Event()
-        self._children = [*builders, *runners]
-        works = [
-            *((self._build, child) for child in builders),
-            *((self._run, child, taken) for child in runners),
-        ]
-        self._threads = [
-            threading.Thread(target=self._guarded, args=work, daemon=True) for work in works
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._runners = list(runners)
+        self._lanes = 0
+        self._threads: list[threading.Thread] = []
+        for child in runners:
+            self._start(self._run, child, taken)
 
     def run(self, search: Search[Batch]) -> None:
         """Measure the search's batches until there are no more."""
         under_way = 0
         last = time.monotonic()
         while True:
-            while under_way < self._most and (batch := search.next()) is not None:
+            most = self._pace.most(self._builders.width)
+            while under_way < most and (batch := search.next()) is not None:
                 under_way += 1
                 self._to_build.put(batch)
+                if self._lanes < min(under_way, self._builders.width):
+                    self._lanes += 1
+                    self._start(self._build)
             if search.is_late:
                 waiting = self._withdrawn()
                 under_way -= len(waiting)
@@ -139,13 +135,19 @@ class Crew:
 
     def close(self) -> None:
         self._over.set()
-        for child in self._children:
+        self._builders.close()
+        for child in self._runners:
             child.close()
         for _ in self._threads:
             self._to_build.put(None)
             self._to_run.put(None)
         for thread in self._threads:
             thread.join()
+
+    def _start(self, work: Callable[..., None], *arguments: object) -> None:
+        thread = threading.Thread(target=self._guarded, args=(work, *arguments), daemon=True)
+        self._threads.append(thread)
+        thread.start()
 
     def _guarded(self, work: Callable[..., None], *arguments: object) -> None:
         try:
@@ -154,9 +156,11 @@ class Crew:
             if not self._over.is_set():
                 self._arrived.put(error)
 
-    def _build(self, child: Child) -> None:
+    def _build(self) -> None:
         while (batch := self._to_build.get()) is not None and not self._over.is_set():
-            batch.built = compiled(child, batch)
+            began = time.monotonic()
+            batch.built = compiled(self._builders, batch)
+            self._pace.built(time.monotonic() - began)
             for failure in batch.built.failures:
                 place, kind = failure.place, failure.kind
                 batch.timed[place] = Timed(place, None, kind, failure.reason)
@@ -172,6 +176,7 @@ class Crew:
             ended = runner.measure(batch)
             if ended is None:
                 lost = 0
+                self._pace.ran(runner.seconds)
                 self._arrived.put(batch)
                 continue
             if self._over.is_set():
@@ -203,6 +208,8 @@ class _Runner:
         self._taken = taken
         self._device = ""
         self._began = 0.0
+        self.seconds = 0.0
+        """The time of the last batch, without the wait for a device."""
         self._under_way = OWN
         """The place of the candidate that is being measured."""
         self._is_ready = False
@@ -225,7 +232,8 @@ class _Runner:
             self._blame(batch, "timeout" if gone.silent else "run", gone.reason)
             return SessionEnded(gone.reason, began=True)
         finally:
-            batch.seconds += time.monotonic() - self._began
+            self.seconds = time.monotonic() - self._began
+            batch.seconds += self.seconds
 
     def _heard(self, batch: Batch) -> SessionEnded | None:
         patience = _RUN_SECONDS
@@ -277,53 +285,3 @@ class _Runner:
             batch.timed[culprit] = Timed(culprit, None, kind, reason)
         else:
             batch.blamed.add(culprit)
-
-
-_BUILD_SECONDS = 60.0
-_BUILD_SECONDS_EACH = 4.0
-
-
-def compiled(child: Child, batch: Batch) -> BuiltBatch:
-    """Build all candidates at once, or one by one if that ended the compiler."""
-    order = BatchOrder(batch.subject, batch.choices, batch.folder / "all", batch.inputs)
-    order.folder.mkdir(parents=True)
-    answer = _answer(child, order)
-    if isinstance(answer, BuiltBatch):
-        return answer
-    good, failures = [], []
-    for place, choice in enumerate(batch.choices):
-        alone = replace(order, choices=(choice,), folder=batch.folder / f"alone{place}")
-        alone.folder.mkdir()
-        tried = _answer(child, alone)
-        if isinstance(tried, BuiltBatch) and not tried.failures:
-            good.append(place)
-        elif isinstance(tried, BuiltBatch):
-            failures += [replace(failure, place=place) for failure in tried.failures]
-        else:
-            failures.append(replace(tried, place=place))
-        shutil.rmtree(alone.folder, ignore_errors=True)
-    again = replace(
-        order, choices=tuple(batch.choices[p] for p in good), folder=batch.folder / "good"
-    )
-    again.folder.mkdir()
-    rest = _answer(child, again)
-    if not isinstance(rest, BuiltBatch):
-        lost = [replace(rest, place=place) for place in (OWN, *good)]
-        empty = batch.folder / "nothing.so"
-        return BuiltBatch(empty, batch.inputs, batch.subject.output, (), (*failures, *lost))
-    functions = tuple(
-        replace(f, place=f.place if f.place == OWN else good[f.place]) for f in rest.functions
-    )
-    more = [replace(f, place=f.place if f.place == OWN else good[f.place]) for f in rest.failures]
-    return replace(rest, functions=functions, failures=(*failures, *more))
-
-
-def _answer(child: Child, order: BatchOrder) -> BuiltBatch | BuildFailure:
-    seconds = _BUILD_SECONDS + _BUILD_SECONDS_EACH * len(order.choices)
-    try:
-        answer = child.ask(order, seconds)
-    except ChildGone as gone:
-        kind: ErrorKind = "timeout" if gone.silent else "compile"
-        return BuildFailure(OWN, kind, gone.reason)
-    assert isinstance(answer, BuiltBatch)
-    return answer

@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from edgekit.base.child import Child
 from edgekit.base.errors import UnsupportedModelError, UsageError
@@ -28,6 +29,7 @@ from edgekit.cross.link import Linker
 from edgekit.cross.toolchain import find_compiler
 from edgekit.devices.device import Device
 from edgekit.tuning.batches import Batch
+from edgekit.tuning.builders import Builders, LocalBuilders
 from edgekit.tuning.crew import Crew
 from edgekit.tuning.finder import KernelFinder, kernels_found
 from edgekit.tuning.kernel_proposer import KernelProposer
@@ -37,6 +39,9 @@ from edgekit.tuning.recorder import Limits, Searched, earlier_records, recording
 from edgekit.tuning.search import Search
 from edgekit.tuning.servers import Pool
 from edgekit.tuning.tune_devices import HELD_SECONDS, pool_with
+
+if TYPE_CHECKING:
+    from edgekit.cluster.cluster import Cluster
 
 BUILDER = "edgekit.tuning.builder"
 
@@ -91,10 +96,12 @@ def tune(
     pool: AbstractContextManager[Pool],
     effort: Effort,
     events: Events = SILENT,
+    cluster: AbstractContextManager[Cluster] | None = None,
 ) -> TuneReport:
     """Tune a model: the likely candidates, then what evolution proposes.
 
-    Enter `pool` only if there is something to tune.
+    Enter `pool` and `cluster` only if there is something to tune. Without a cluster, this host
+    compiles.
     """
     with _found(request, effort, events) as finder:
         if not finder.tasks:
@@ -103,7 +110,7 @@ def tune(
                 hint=f"`edgekit partition` shows what is offloaded; {option('offload', 'none')} "
                 "tunes that too",
             )
-        return _searched(request, pool, finder.tasks, finder, effort, events)
+        return _searched(request, pool, finder.tasks, finder, effort, events, cluster)
 
 
 def quick_tune(
@@ -163,9 +170,15 @@ def _searched(
     finder: KernelFinder | None,
     effort: Effort,
     events: Events,
+    cluster: AbstractContextManager[Cluster] | None = None,
 ) -> TuneReport:
     with ExitStack() as closing:
         scratch = closing.enter_context(scratch_directory(cache_dir()))
+        builders = (
+            local_builders(request)
+            if cluster is None
+            else cluster_builders(request, closing.enter_context(cluster))
+        )
         devices = closing.enter_context(pool)
         if devices.is_emulated:
             names = ", ".join(devices.names)
@@ -184,7 +197,7 @@ def _searched(
         display = _Display(proposer, limits, stage)
         search = Search(proposer, recorder, limits, display.told)
         display.begin(search, known)
-        crew = _crew(request, devices, events)
+        crew = _crew(devices, builders, events)
         closing.callback(crew.close)
         crew.run(search)
         found = outcomes(proposer.states)
@@ -231,10 +244,7 @@ def _remember(
     return count
 
 
-def _crew(request: BuildRequest, devices: Pool, events: Events) -> Crew:
-    linker = Linker.for_board(request.board, request.toolchain, find_compiler(request.toolchain))
-    setup = BuilderSetup(request.board.target, linker, request.board.is_host)
-    builders = min(len(os.sched_getaffinity(0)), _MOST_BUILDERS)
+def _crew(devices: Pool, builders: Builders, events: Events) -> Crew:
     runners = [
         Child(
             "edgekit.tuning.runner",
@@ -248,7 +258,26 @@ def _crew(request: BuildRequest, devices: Pool, events: Events) -> Crew:
         devices.taken(what.port, what.offer)
         return devices.name_of(what.port)
 
-    return Crew([Child(BUILDER, setup=setup) for _ in range(builders)], runners, taken, events)
+    return Crew(builders, runners, taken, events)
+
+
+def local_builders(request: BuildRequest) -> Builders:
+    """Return the processes of this host that compile for a search, one for each core."""
+    setup = builder_setup(request)
+    width = min(len(os.sched_getaffinity(0)), _MOST_BUILDERS)
+    return LocalBuilders(lambda: Child(BUILDER, setup=setup), width)
+
+
+def cluster_builders(request: BuildRequest, cluster: Cluster) -> Builders:
+    """Return the workers of a cluster, which compile for a search."""
+    from edgekit.tuning.cluster_builders import Bench, ClusterBuilders
+
+    return ClusterBuilders(cluster, Bench(BUILDER, builder_setup(request), request.toolchain))
+
+
+def builder_setup(request: BuildRequest) -> BuilderSetup:
+    linker = Linker.for_board(request.board, request.toolchain, find_compiler(request.toolchain))
+    return BuilderSetup(request.board.target, linker, request.board.is_host)
 
 
 class _Display:

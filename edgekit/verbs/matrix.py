@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 
 from edgekit.base.decode import decode, decode_json, encode
@@ -19,12 +20,14 @@ from edgekit.base.files import storage_errors, write_atomically
 from edgekit.base.options import option
 from edgekit.base.own_folder import remember_origin
 from edgekit.building.choose import BuildOptions, make_request
+from edgekit.building.compilation import Compiling
 from edgekit.building.request import BuildRequest
 from edgekit.devices.base import BenchPlan
 from edgekit.devices.device import Device
 from edgekit.models.model import ModelSource
 from edgekit.profiles.board import Board
 from edgekit.project.workspace import WorkspaceData
+from edgekit.verbs.ahead import Ahead, built_ahead
 from edgekit.verbs.fleet import on_each
 from edgekit.verbs.matrix_report import Cell, Matrix, Status, write_reports
 from edgekit.version import __version__
@@ -53,11 +56,12 @@ def measure_matrix(
     plan: MatrixPlan,
     reach: Callable[[Board, Events], Device],
     events: Events = SILENT,
+    ahead: Ahead | None = None,
 ) -> Matrix:
     """Measure all boards at the same time, the cells of each one after another.
 
     The report names the reason for each failed cell. A board's offload that it can't use is no
-    failure, and needs no device.
+    failure, and needs no device. With `ahead`, cells are built while others are measured.
     """
     from edgekit.devices.choice import Candidate
 
@@ -71,7 +75,8 @@ def measure_matrix(
     finished = {} if plan.again else _read_state(plan.out / STATE_FILE, way)
     state = _State(plan.out / STATE_FILE, way, finished)
     loaded = list({(board := workspace.board(name)).name: board for name in plan.boards}.values())
-    shared = _Cells(workspace, source, plan.out, plan.bench)
+    compiling = None if ahead is None else ahead.compiling
+    shared = _Cells(workspace, source, plan.out, plan.bench, compiling)
     refused = _refused(shared, loaded, offloads)
     remember_origin(plan.out, source.path)
     for cell in refused.values():
@@ -98,7 +103,9 @@ def measure_matrix(
         return len(wanted[board.name])
 
     todo = [board for board in loaded if wanted[board.name]]
-    outcomes = on_each([candidate(board) for board in todo], work, events)
+    requests = [partial(shared.request, b, o, plan.twin) for b in todo for o in wanted[b.name]]
+    with built_ahead(ahead, requests, events):
+        outcomes = on_each([candidate(board) for board in todo], work, events)
     for outcome in outcomes:
         if outcome.error is not None:
             for offload in wanted[outcome.device]:
@@ -147,6 +154,7 @@ class _Cells:
     source: ModelSource
     out: Path
     plan: BenchPlan
+    compiling: Compiling | None
 
     def request(self, board: Board, offload: str, twin: bool) -> BuildRequest:
         source = self.source
@@ -169,7 +177,7 @@ def _measure(shared: _Cells, board: Board, offload: str, device: Device, events:
     try:
         request = shared.request(board, offload, device.ask_measurer() == "emulator")
         out = shared.out / "bundles" / f"{board.name}-{offload}"
-        bundle = build(request, out, events=events).bundle
+        bundle = build(request, out, compiling=shared.compiling, events=events).bundle
         with device.opened(bundle, purpose="matrix", events=events) as session:
             verification = verify(bundle, session, events=events)
             raise_if_failed(verification)

@@ -49,7 +49,9 @@ AT_HOME: dict[str, str] = {
     "devices.linux.connection devices.linux.remote_command devices.linux.forwarding "
     "devices.linux.match_exec devices.linux.joined_host farm.hosts.device_gate "
     "farm.hosts.line_gate fabric.connection",
-    "cryptography": "registry.keys",
+    "cryptography": "registry.keys cluster.certificates",
+    "dask": "cluster cluster.*",
+    "distributed": "cluster cluster.*",
     "fabric": "fabric fabric.* cli.device_work",
     "invoke": "fabric.provisioning",
     "elftools": "devices.elf aot.firmware.firmware_file",
@@ -75,6 +77,8 @@ HEAVY = {
     "cryptography",
     "elftools",
     "serial",
+    "dask",
+    "distributed",
     "fabric",
     "invoke",
 }

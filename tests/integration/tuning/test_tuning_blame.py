@@ -15,18 +15,22 @@ from edgekit.base.tensors import TensorSpec
 from edgekit.compiler.schedules.choices import ProductChoice
 from edgekit.tuning.batches import Batch
 from edgekit.tuning.crew import Crew
-from edgekit.tuning.messages import BuiltBatch, BuiltFunction, Subject
+from edgekit.tuning.messages import BatchOrder, BuiltBatch, BuiltFunction, Subject
 
 
-class _Builder(Child):
+class _Builder:
     """A builder that has built everything."""
 
+    width = 1
+
     def __init__(self, built: BuiltBatch) -> None:
-        super().__init__("")
         self._built = built
 
-    def ask(self, message: object, seconds: float) -> BuiltBatch:
+    def ask(self, order: BatchOrder) -> BuiltBatch:
         return self._built
+
+    def close(self) -> None:
+        pass
 
 
 @dataclass
@@ -56,7 +60,7 @@ def test_a_better_candidate_is_not_blamed_for_a_later_one(
     built = BuiltBatch(tmp_path / "batch.so", tmp_path, output, functions, ())
     batch = Batch(1, subject, choices, tmp_path / "batch", tmp_path)
     runner, builder = Child("support.scripted_runner"), _Builder(built)
-    crew = Crew([builder], [runner], lambda taken: "board", SILENT)
+    crew = Crew(builder, [runner], lambda taken: "board", SILENT)
     given, finished = [batch], []
     try:
         crew.run(_Given(given, finished))  # type: ignore[arg-type]

@@ -19,6 +19,7 @@ def test_the_doctor_asks_for_what_the_extras_install() -> None:
         "offload",
         "postgres",
         "fabric",
+        "cluster",
         "cmsis-nn",
         "coco",
         "cuda",
