@@ -42,7 +42,7 @@ class OnNpu:
         """Return the steps left to the CPU, with the NPU's reason."""
         pairs = zip(self.compiled.plan.program.steps, self.compiled.choices, strict=True)
         return {
-            type(step.operator).__name__: step.reason
+            type(step.operator).__name__: dict(choice.others).get("ethos-u", "")
             for step, choice in pairs
             if choice.kernel.maker != "ethos-u"
         }

@@ -20,14 +20,19 @@ class EthosUBackend:
         return vela_version()
 
     def require(self, options: Options) -> None:
-        from edgekit.backends.ethos_u.configuration import configuration_of, require_vela
+        from edgekit.backends.ethos_u.configuration import (
+            check_sections,
+            configuration_of,
+            require_vela,
+        )
 
         require_vela()
-        configuration_of(options)
+        check_sections(configuration_of(options))
 
     def generator(self, options: Options) -> Generator:
         from edgekit.aot.kernel import AbsentGenerator
         from edgekit.backends.ethos_u.configuration import (
+            check_sections,
             configuration_of,
             require_vela,
             vela_version,
@@ -39,6 +44,7 @@ class EthosUBackend:
             require_vela()
         except MissingToolError as error:
             return AbsentGenerator(self.name, error.message)
+        check_sections(configuration)
         return EthosUGenerator(configuration, vela_version())
 
 

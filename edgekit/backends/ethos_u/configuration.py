@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from configparser import ConfigParser
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+from pathlib import Path
 
 from edgekit.backends.base import Options
 from edgekit.base.errors import MissingToolError, ProjectError
 
 PACKAGE = "ethos-u-vela"
+VELA_FILE = "Arm/vela.ini"
 _MODULES = {"ethosu": PACKAGE, "ai_edge_litert": "ai-edge-litert", "flatbuffers": "flatbuffers"}
 
 
@@ -82,6 +85,24 @@ def configuration_of(options: Options) -> Configuration:
             hint=f"set twin = false, or take one of {', '.join(ACCELERATORS)}",
         )
     return Configuration(accelerator, str(given["system"]), str(given["memory_mode"]), twin)
+
+
+def check_sections(configuration: Configuration) -> None:
+    """Raise ProjectError for a system or a memory mode that Vela's file does not have."""
+    parser = ConfigParser()
+    package = find_spec("ethosu")
+    for folder in (package.submodule_search_locations or ()) if package else ():
+        parser.read(Path(folder, "config_files", VELA_FILE), encoding="utf-8")
+    for key, kind, name in (
+        ("system", "System_Config", configuration.system),
+        ("memory_mode", "Memory_Mode", configuration.memory_mode),
+    ):
+        known = [s.removeprefix(f"{kind}.") for s in parser.sections() if s.startswith(kind)]
+        if name not in known:
+            raise ProjectError(
+                f"[offload.ethos-u] {key} is {name!r}, which Vela's {VELA_FILE} does not have",
+                hint=f"it has {', '.join(known)}",
+            )
 
 
 def vela_version() -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from edgekit.aot.kernel import NO_SUCH_WAY, Constant, Declined, Kernel, Library
@@ -27,6 +27,8 @@ class EthosUGenerator:
 
     configuration: Configuration
     version: str
+    refusals: dict[str, str] = field(default_factory=dict)
+    """The reasons why steps were left to the CPU, by their names."""
 
     @property
     def name(self) -> str:
@@ -42,7 +44,7 @@ class EthosUGenerator:
         region = step.operator
         if isinstance(region, NpuRegion) and region.maker == self.name:
             return self._kernel(step, region.compiled)
-        return Declined("an Ethos-U has no such operator, or Vela left it to the CPU")
+        return Declined(self.refusals.get(step.name, "an Ethos-U has no such operator"))
 
     def libraries(self, kernels: Sequence[Kernel]) -> tuple[Library, ...]:
         """Return the starter, and the twin where kernels need it."""
@@ -58,6 +60,7 @@ class EthosUGenerator:
         """Return the program with a step for each region that Vela compiles."""
         cutter = _Cutter(program, self.configuration)
         steps = [step for run in _runs(program.steps) for step in cutter.regions(run)]
+        self.refusals.update(cutter.refusals)
         return _without_unused(replace(program, steps=tuple(steps)))
 
     def _kernel(self, step: Step, compiled: Compiled) -> Kernel:
@@ -134,6 +137,7 @@ class _Cutter:
         self._program = program
         self._configuration = configuration
         self._tried: dict[tuple[str, ...], Step | str] = {}
+        self.refusals: dict[str, str] = {}
 
     def regions(self, run: tuple[Step, ...]) -> list[Step]:
         """Return the run as one region, or as regions around the steps that Vela refuses."""
@@ -141,7 +145,9 @@ class _Cutter:
         if isinstance(whole, Step):
             return [whole]
         if len(run) == 1:
-            return [replace(run[0], reason=run[0].reason or whole)]
+            if whole:
+                self.refusals[run[0].name] = whole
+            return [*run]
         half = len(run) // 2
         halves = [*self.regions(run[:half]), *self.regions(run[half:])]
         refused = {step.name for step in halves if not isinstance(step.operator, NpuRegion)}
@@ -159,13 +165,13 @@ class _Cutter:
 
     def _compiled(self, run: tuple[Step, ...]) -> Step | str:
         if type(run[0].operator) not in WRITERS or not _agree(run):
-            return run[0].reason
+            return ""
         inputs, outputs = _ends(run, self._program)
         try:
             network = network_of(run, self._program.buffers, inputs, outputs)
             compiled = compile_region(network, self._configuration)
         except NotForVela as reason:
-            return f"left to the CPU: {reason}"
+            return str(reason)
         name = max(run, key=_weight_bytes).name
         layers = tuple(dict.fromkeys(layer for step in run for layer in step.layers))
         words = tuple(type(step.operator).__name__ for step in run)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edgekit.backends.ethos_u.configuration import Configuration
+from edgekit.backends.ethos_u.configuration import VELA_FILE, Configuration
 from edgekit.backends.ethos_u.network import Network, NotForVela
 from edgekit.base.children import module_command
 from edgekit.base.errors import BuildError
@@ -48,7 +48,7 @@ def compile_network(network: Network, configuration: Configuration) -> Made:
         command = (
             *module_command("ethosu.vela", "region.tflite"),
             *("--accelerator-config", configuration.accelerator),
-            *("--config", "Arm/vela.ini", "--system-config", configuration.system),
+            *("--config", VELA_FILE, "--system-config", configuration.system),
             *("--memory-mode", configuration.memory_mode),
             *("--output-format", "raw", "--output-dir", "."),
         )

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from support import int8_layers
 from support.ethos_u import on_npu, wrong
 from support.integer_cases import CASES, Dice, drawn
 from support.needs import needs
@@ -155,6 +156,34 @@ def test_mlperf_tiny(tmp_path: Path, model: ZooModel) -> None:
     assert not wrong(source, npu, feeds)
 
 
+def check_layer(folder: Path, case: int8_layers.Case, accelerator: str) -> None:
+    source = write_model(folder, int8_layers.layer(case))
+
+    npu = on_npu(source, accelerator)
+
+    assert len(npu.operators) == 1, npu.left
+    assert not wrong(source, npu, reference_inputs(import_model(source).inputs, 3))
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "place"),
+    list(zip(sorted(configuration.ACCELERATORS), (0, 3, 4, 6, 8), strict=True)),
+)
+def test_each_accelerator_has_an_order_of_weights(
+    tmp_path: Path, accelerator: str, place: int
+) -> None:
+    check_layer(tmp_path, int8_layers.LAYERS[place], accelerator)
+
+
+@pytest.mark.operators
+@pytest.mark.parametrize("accelerator", configuration.ACCELERATORS)
+@pytest.mark.parametrize("case", int8_layers.LAYERS)
+def test_layers_on_all_accelerators(
+    tmp_path: Path, accelerator: str, case: int8_layers.Case
+) -> None:
+    check_layer(tmp_path, case, accelerator)
+
+
 def test_arm_s_driver_starts_a_region_where_its_header_is(tmp_path: Path) -> None:
     cases = (drawn("CONV_2D", seed) for seed in range(9))
     case = next(case for case in cases if case.feeds["x"].shape[0] == 1)
@@ -182,6 +211,7 @@ def test_without_vela_all_steps_stay_in_c(monkeypatch: pytest.MonkeyPatch) -> No
         ({"accelerator": "ethos-u85-256", "twin": True}, "does not interpret the commands of"),
         ({"acelerator": "ethos-u55-128"}, "no option 'acelerator'"),
         ({"twin": "yes"}, "twin is 'yes'"),
+        ({"memory_mode": "Shared"}, "memory_mode is 'Shared', which Vela's Arm/vela.ini does not"),
     ],
 )
 def test_options_are_checked(options: dict[str, str | bool], problem: str) -> None:
@@ -219,3 +249,38 @@ def test_products_in_a_region_round_once(tmp_path: Path) -> None:
     assert isinstance(step.operator, NpuRegion)
     commands = step.operator.compiled.made.commands
     assert [operation.set[0x114] >> 14 for operation in operations(commands)] == [0, 2]
+
+
+def test_a_refused_step_stays_in_c_between_two_regions(tmp_path: Path) -> None:
+    """An Ethos-U55 resizes by powers of two: Vela's words are in the report."""
+    random = np.random.default_rng(5)
+    weights = random.integers(-127, 127, (4, 1, 1, 4)).astype("int8")
+    narrow = {"table": "Conv2DOptions", "padding": 1, "strideH": 1, "strideW": 1}
+    table = "ResizeNearestNeighborOptions"
+    bias = random.integers(-99, 99, 4).astype("int32")
+    content = tflite_bytes(
+        [
+            T("x", (1, 12, 12, 4), "int8", scale=0.01),
+            constant("w", weights, scale=0.01),
+            constant("b", bias, scale=0.0001),
+            T("y", (1, 12, 12, 4), "int8", scale=0.02),
+            constant("s", np.array([7, 7], "int32")),
+            T("z", (1, 7, 7, 4), "int8", scale=0.02),
+            constant("c", bias, scale=0.0002),
+            T("r", (1, 7, 7, 4), "int8", scale=0.02),
+        ],
+        [
+            Op("CONV_2D", ("x", "w", "b"), ("y",), narrow),
+            Op("RESIZE_NEAREST_NEIGHBOR", ("y", "s"), ("z",), {"table": table}),
+            Op("CONV_2D", ("z", "w", "c"), ("r",), narrow),
+        ],
+        ["x"],
+        ["r"],
+    )
+    source = write_model(tmp_path, content)
+
+    npu = on_npu(source)
+
+    assert npu.operators == ("Conv2D", "Conv2D")
+    assert npu.left == {"ResizeNearest": "Vela leaves RESIZE_NEAREST_NEIGHBOR to the CPU"}
+    assert not wrong(source, npu, reference_inputs(import_model(source).inputs, 3))
