@@ -12,6 +12,7 @@ from edgekit.backends.ethos_u.vela import Made
 
 _EXACT = 1e-5
 """The relative difference of factors that Vela and edgekit make of the same scales."""
+_UNCLEAR = "its commands do not show which of them compute matrix products"
 
 
 def with_roundings(made: Made, layers: Sequence[Layer]) -> Made:
@@ -20,16 +21,23 @@ def with_roundings(made: Made, layers: Sequence[Layer]) -> Made:
     Commands do not say which layer they compute. Biases and factors do: an operation has those of
     the layer's output channels, or of a slice of them.
     """
-    if not any(layer.rounds_once for layer in layers):
+    products = [layer for layer in layers if layer.rounds_once]
+    others = [layer for layer in layers if not layer.rounds_once]
+    if not products:
         return made
-    places = []
+    places: list[int] = []
+    seen = [0] * len(products)
     for operation, memory in convolutions(made):
         found = scales_of(operation, memory)
-        once = {layer.rounds_once for layer in layers if _has(layer, found)}
-        if len(once) != 1:
-            raise NotForVela("its commands do not show which of them compute matrix products")
-        if True in once:
+        own = [k for k, layer in enumerate(products) if _has(layer, found)]
+        if own and any(_has(layer, found) for layer in others):
+            raise NotForVela(_UNCLEAR)
+        for k in own:
+            seen[k] += len(found)
+        if own:
             places.append(operation.place)
+    if any(count < len(layer.channels) for count, layer in zip(seen, products, strict=True)):
+        raise NotForVela(_UNCLEAR)
     return replace(made, commands=rounding_once(made.commands, places))
 
 

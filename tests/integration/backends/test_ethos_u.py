@@ -152,6 +152,8 @@ def test_mlperf_tiny(tmp_path: Path, model: ZooModel) -> None:
     npu = on_npu(source)
 
     assert set(npu.left) <= {"Quantize", "Softmax", "Dequantize"}
+    operators = [type(step.operator) for step in npu.compiled.plan.program.steps]
+    assert operators.count(NpuRegion) == 1
     feeds = reference_inputs(import_model(source).inputs, 7)
     assert not wrong(source, npu, feeds)
 
