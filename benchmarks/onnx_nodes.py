@@ -8,6 +8,7 @@
     python benchmarks/onnx_nodes.py --offload tensorrt --lab --taken   # its ONNX, in onnxruntime
     python benchmarks/onnx_nodes.py --offload onnxruntime --refused    # what is refused otherwise
     python benchmarks/onnx_nodes.py --twin              # a case of each operator, by the agent
+    python benchmarks/onnx_nodes.py --board local-opencl   # in kernels of OpenCL
 
 Every case the `onnx` package ships (`onnx.backend.test`, kind "node") is imported, compiled,
 linked, run in the process that a deployment uses (TVM's small runtime, without its compiler) and
@@ -24,6 +25,8 @@ ONNX in onnxruntime. A region that
 says it does not compute with NaN or infinity counts as refused. With `--touched` a case without a
 region is not compiled: that is "untouched", for it would be compiled as it is without `--offload`.
 docs/onnx-operators.md stays as it is.
+
+With `--board local-opencl` kernels run on this machine's GPU or, by pocl, on its CPU.
 
 With `--refused` only those cases run that are refused without a backend. Together with `--offload
 onnxruntime` it writes its counts into docs/onnxruntime.md.
@@ -106,6 +109,8 @@ class Offload:
     lab: bool = False
     touched: bool = False
     """Only cases in which backends take something."""
+    board: str = "local"
+    """The board of this machine that compiles and runs the cases."""
     bundles: Path | None = None
     """Where a bundle for the twin's board is left of each case, which is not run."""
 
@@ -258,7 +263,7 @@ def compile_and_run(
     from edgekit.backends.offloading import compile_model
     from edgekit.profiles.board import load_board
 
-    board = load_board("local")
+    board = load_board(offload.board)
     selection = selected(offload) if offload.backends else None
     compiled = compile_model(model, board.target, offload=selection, linked=True)
     regions += [region.symbol for region in compiled.regions]
@@ -268,10 +273,10 @@ def compile_and_run(
     outputs: Sequence[np.ndarray]
     if offload.lab:
         labs = in_lab(compiled.regions, offload.backends[0])
-        outputs = run_deployed(compiled, arguments, labs=labs)
+        outputs = run_deployed(compiled, arguments, target=board.target, labs=labs)
     else:
         backends = selection.backends if selection is not None else ()
-        outputs = run_deployed(compiled, arguments, backends=backends)
+        outputs = run_deployed(compiled, arguments, target=board.target, backends=backends)
     return outputs
 
 
@@ -409,6 +414,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--twin", action="store_true", help="a case of each operator on an emulated Raspberry Pi"
     )
+    parser.add_argument(
+        "--board", default="local", help="local, or local-opencl: the docs stay as they are"
+    )
     parser.add_argument("--json", type=Path, help="write every verdict to this file")
     parser.add_argument("--no-docs", action="store_true", help=f"leave {DOCS.name} as it is")
     parser.add_argument("--expectations", type=Path, help="write the lists tests compare with")
@@ -441,7 +449,7 @@ def main() -> int:
     everything = not (
         options.filter or options.sample or options.taken or options.refused or backends
     )
-    whole = everything and not options.twin
+    whole = everything and not options.twin and options.board == "local"
     if options.twin and backends:
         print("--twin offloads nothing: leave --offload out", file=sys.stderr)
         return 2
@@ -461,7 +469,8 @@ def main() -> int:
             counts = dict(Counter(latest.values()))
             print(f"{len(latest)}/{len(cases)} {counts}", end=end, file=sys.stderr)
 
-    offload = Offload(backends, options.lab, options.touched and bool(backends))
+    touched = options.touched and bool(backends)
+    offload = Offload(backends, options.lab, touched, options.board)
     if options.twin:
         verdicts = run_on_the_twin(cases, options.jobs, show)
     else:

@@ -35,6 +35,7 @@ PAGES = {
         "docs/ethos-u",
         "docs/tensorrt",
         "docs/cuda",
+        "docs/opencl",
         "docs/libraries",
         "docs/bare-metal",
         "docs/wasm",

@@ -114,6 +114,7 @@ def examine(board: Board, events: Events = SILENT) -> DoctorReport:
             *_flash(board),
             *_engines(board),
             *_needs(board),
+            *_opencl(board),
             *_libraries(board),
             *_limits(),
         )
@@ -341,6 +342,25 @@ def _needs(board: Board) -> Iterable[Check]:
             expected=need.expected,
             fix=need.fix,
         )
+
+
+def _opencl(board: Board) -> Iterable[Check]:
+    """Check whether this host runs the kernels of a board that is this host. Drivers may crash."""
+    if board.target.opencl is None or not board.is_host:
+        return
+    statement = "from edgekit.devices.local.opencl import device_names as f; print(*f(), sep=', ')"
+    child = run(statement_command(statement), limit_s=_PROBE_SECONDS)
+    found = child.output.strip() if child.status == 0 else ""
+    yield Check(
+        "OpenCL",
+        "run models on the GPU",
+        required=False,
+        ok=bool(found),
+        found=found or "no device",
+        expected="a device with OpenCL 1.2",
+        fix=f"install the GPU's driver; {apt_command(('pocl-opencl-icd', 'ocl-icd-libopencl1'))} "
+        "runs kernels on the CPU",
+    )
 
 
 def _libraries(board: Board) -> Iterable[Check]:

@@ -76,23 +76,27 @@ def compile_model(
     may_be_program = linked and target.gpu is None and not with_runtime
 
     def form_of(scheduled: Any) -> Form:
-        form = program_of(model, scheduled) if may_be_program else None
-        if form is None and has_loops(scheduled):
-            raise _LoopsLeftError
+        form = program_of(model, scheduled, target.opencl) if may_be_program else None
+        if form is None and (has_loops(scheduled) or target.opencl is not None):
+            raise _NeedsMachineError
         return form or ForMachine(external, linked, steps_for_machine(scheduled))
 
-    def compiled_from(module: Any) -> Compiled:
+    def compiled_from(module: Any, target: Target) -> Compiled:
         return compile_module(module, target, form_of, choices=choices, dump=dump, events=events)
 
+    on_cpu = replace(target, opencl=None)
+    if not may_be_program:
+        target = on_cpu
     try:
-        compiled = compiled_from(module if may_be_program else written_out(module))
-    except _LoopsLeftError:
-        compiled = compiled_from(written_out(module))
+        compiled = compiled_from(module if may_be_program else written_out(module), target)
+    except _NeedsMachineError:
+        target = on_cpu
+        compiled = compiled_from(written_out(module), target)
     return OffloadedModel(**vars(compiled), regions=regions, decisions=decisions)
 
 
-class _LoopsLeftError(Exception):
-    """The model needs TVM's virtual machine, which repeats no function."""
+class _NeedsMachineError(Exception):
+    """The model needs TVM's virtual machine, which repeats no function and runs on the CPU."""
 
 
 def partition_model(model: Model, offload: Selection, dump: Dump = no_dump) -> Partition:

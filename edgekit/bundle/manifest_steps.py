@@ -27,6 +27,8 @@ class LibraryStep:
     """Its additions and multiplications; None if unknown."""
     reads: tuple[Count, ...] | None = None
     """The steps whose results it reads, by their places; None if unknown."""
+    launches: Count = 0
+    """Kernels that a GPU starts for it."""
 
 
 @dataclass(frozen=True)

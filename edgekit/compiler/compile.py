@@ -200,8 +200,10 @@ def _phases_for(
     target: Target, tvm_target: Any, choices: Choices
 ) -> tuple[tuple[Phase, ...], AbstractContextManager[None]]:
     """Return the phases, and the context that code generation needs."""
-    from edgekit.compiler.pipeline import for_cpu, for_gpu
+    from edgekit.compiler.pipeline import for_cpu, for_gpu, for_opencl
 
+    if target.opencl is not None:
+        return for_opencl(tvm_target, target.opencl), nullcontext()
     if target.gpu is None:
         return for_cpu(tvm_target, choices), nullcontext()
     from edgekit.compiler.cuda.kernels import compiling_kernels

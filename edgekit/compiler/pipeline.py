@@ -13,6 +13,7 @@ from tvm import s_tir
 from tvm.relax import backend, transform
 from tvm.s_tir import dlight
 
+from edgekit.compiler.gpu.schedules import OwnRules, schedule_for_gpu
 from edgekit.compiler.passes.as_images import as_images
 from edgekit.compiler.passes.channel_orders import channels_first, channels_last
 from edgekit.compiler.passes.defined_arithmetic import one_division_a_kernel
@@ -37,6 +38,7 @@ from edgekit.compiler.schedules.apply import schedule_kernels
 from edgekit.compiler.schedules.choices import NO_CHOICES, Choices
 from edgekit.compiler.schedules.machine import machine_of
 from edgekit.compiler.schedules.rescaling import rescaled
+from edgekit.profiles.gpu import OpenCl
 
 # What every list has.
 
@@ -204,6 +206,7 @@ def for_gpu(target: Any) -> tuple[Phase, ...]:
                 dlight.ApplyDefaultSchedule(
                     dlight.gpu.Matmul(),
                     dlight.gpu.GEMV(),
+                    OwnRules(),
                     dlight.gpu.Reduction(),
                     dlight.gpu.GeneralReduction(),
                     dlight.gpu.Fallback(),
@@ -211,6 +214,23 @@ def for_gpu(target: Any) -> tuple[Phase, ...]:
                 # Bind all remaining loops to threads: nothing else can run on the GPU.
                 s_tir.transform.DefaultGPUSchedule(),
             ],
+        ),
+    )
+
+
+def for_opencl(target: Any, limits: OpenCl) -> tuple[Phase, ...]:
+    """Return the phases for a GPU with OpenCL. `target` is its CPU, for which every kernel can be
+    scheduled as well: what the GPU can't do stays there."""
+    return (
+        quantize(litert_arithmetic(rescaled)),
+        SIMPLIFY,
+        Phase("name", "tensors have names that C accepts", [plain_names()]),
+        legalize(target),
+        FUSE,
+        Phase(
+            "schedule",
+            "each kernel's loops are threads of the GPU",
+            [schedule_for_gpu(limits, machine_of(target), target)],
         ),
     )
 

@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 from edgekit.base.node_names import nodes_of
 
-StepKind = Literal["kernel", "region", "copy", "indices", "loop", "branch"]
+StepKind = Literal["kernel", "region", "copy", "indices", "loop", "branch", "gpu"]
+"""A step of kind "gpu" is kernels that a GPU runs; the CPU runs all others."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,8 @@ class CodeStep:
     """Its additions and multiplications; None if unknown."""
     reads: tuple[int, ...] | None = None
     """The steps whose results it reads, by their places in the list; None if unknown."""
+    launches: int = 0
+    """Kernels that a GPU starts for it."""
 
 
 @dataclass(frozen=True)

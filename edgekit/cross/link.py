@@ -148,7 +148,8 @@ def _with_fixed(objects: Objects, linker: Linker, scratch: Path) -> Objects:
     command = (*linker.compiler.command, *options, *linker.compile_flags)
     place = objects.fixed[0].parent
     sums = [f"{file.name} {sha256_file(file)}" for file in sorted(place.iterdir())]
-    key = sha256_bytes("\n".join((linker.compiler.banner, *command, *sums)).encode())
+    made = [file.name for file in objects.fixed]
+    key = sha256_bytes("\n".join((linker.compiler.banner, *command, *sums, *made)).encode())
     final = cache_dir() / "objects" / key
     names = tuple(f"{file.stem}.o" for file in objects.fixed)
     with storage_errors("compile the program", scratch):

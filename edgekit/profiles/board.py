@@ -16,7 +16,7 @@ from edgekit.base.own_backends import own_backends
 from edgekit.base.sizes import format_size
 from edgekit.profiles.architecture import architecture, architectures
 from edgekit.profiles.cpu import Cpu, Target, this_cpu
-from edgekit.profiles.gpu import Gpu, complain_of_libraries, parse_gpu, parse_rest
+from edgekit.profiles.gpu import Gpu, OpenCl, complain_of_libraries, parse_gpu, parse_rest
 from edgekit.profiles.hardware import Firmware, Flash, parse_firmware, parse_flash
 from edgekit.profiles.kinds import KINDS, BoardKind, HasKind, TargetKind, Traits, TransportKind
 from edgekit.profiles.offload import OffloadSettings, parse_settings
@@ -115,8 +115,8 @@ class Board(HasKind):
     firmware: Firmware | None
     """The firmware; None if edgekit has none: then models are C for the user's own project."""
     flash: Flash | None
-    gpu: Gpu | None
-    """NVIDIA's GPU, if the profile names one."""
+    gpu: Gpu | OpenCl | None
+    """The GPU, if the profile names one."""
     origin: Path
     """The profile's path. It differs between hosts and is no part of the board's identity."""
     folder: Path | None = field(default=None, compare=False, metadata=INTERNAL)
@@ -177,6 +177,10 @@ def parse_board(reader: TableReader, path: Path, folder: Path | None = None) -> 
     gpu = parse_gpu(reader.table("gpu")) if _may_have_gpu(traits) and reader.has("gpu") else None
     if is_host:
         cpu, target = this_cpu()
+        if gpu is not None:
+            rest = reader.table("target")
+            target = target.with_rest(parse_rest(rest, gpu))
+            rest.finish()
         memory = Memory(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), None)
     else:
         cpu = _parse_cpu(reader.table("cpu"), traits)
@@ -205,7 +209,7 @@ def parse_board(reader: TableReader, path: Path, folder: Path | None = None) -> 
 
 
 def _may_have_gpu(traits: Traits | None) -> bool:
-    return traits is not None and traits.transport == "ssh"
+    return traits is not None and traits.transport in ("ssh", "local")
 
 
 def _may_have_twin(traits: Traits | None, reader: TableReader) -> bool:
@@ -241,7 +245,9 @@ def _architectures(traits: Traits | None) -> list[str]:
     ]
 
 
-def _parse_target(reader: TableReader, traits: Traits | None, cpu: Cpu, gpu: Gpu | None) -> Target:
+def _parse_target(
+    reader: TableReader, traits: Traits | None, cpu: Cpu, gpu: Gpu | OpenCl | None
+) -> Target:
     target_kind = reader.choice("kind", [traits.target] if traits else get_args(TargetKind))
     triple = reader.matching("triple", _TRIPLE, "a triple such as aarch64-linux-gnu")
     known = architectures().get(cpu.arch)
@@ -256,7 +262,7 @@ def _parse_target(reader: TableReader, traits: Traits | None, cpu: Cpu, gpu: Gpu
         )
     rest = parse_rest(reader, gpu) if _may_have_gpu(traits) else None
     reader.finish()
-    return Target(target_kind, triple, llvm_cpu, features, cpu.cores, rest)
+    return Target(target_kind, triple, llvm_cpu, features, cpu.cores).with_rest(rest)
 
 
 def _parse_memory(reader: TableReader, traits: Traits | None) -> Memory:

@@ -11,12 +11,13 @@ import json
 import os
 import platform
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from edgekit.base.errors import ProfileError
 from edgekit.base.options import option
 from edgekit.profiles.architecture import architecture_of, architecture_of_machine, architectures
+from edgekit.profiles.gpu import OpenCl
 
 
 @dataclass(frozen=True)
@@ -43,10 +44,19 @@ class Target:
     features: tuple[str, ...]
     cores: int
     gpu: str | None = None
-    """The GPU that runs what no library does, such as "sm_87"; None is the CPU."""
+    """NVIDIA's GPU that runs what no library does, such as "sm_87"; None is none."""
+    opencl: OpenCl | None = None
+    """The GPU that runs these kernels in OpenCL; None is the CPU."""
+
+    def with_rest(self, rest: str | OpenCl | None) -> Target:
+        """Return the target with another processor for what no library does."""
+        if isinstance(rest, OpenCl):
+            return replace(self, gpu=None, opencl=rest)
+        return replace(self, gpu=rest, opencl=None)
 
     def as_json(self) -> str:
-        """Return JSON for tvm.target.Target. The "c" kind only takes a CPU's name."""
+        """Return JSON for tvm.target.Target. The "c" kind only takes a CPU's name. Of a board with
+        OpenCL it is the CPU, which runs what its GPU can't."""
         if self.kind == "c":
             return json.dumps({"kind": self.kind, "mcpu": self.cpu})
         target: dict[str, object] = {

@@ -8,17 +8,22 @@ from typing import Any
 
 from edgekit.aot.arena import plan_arena
 from edgekit.aot.native.describe import operations_of
+from edgekit.aot.native.planned import PlannedBranch, PlannedLoop, PlannedSteps
 from edgekit.aot.native.steps import read_steps
-from edgekit.aot.native.write import NativeProgram, PlannedBranch, PlannedLoop, PlannedSteps
+from edgekit.aot.native.write import NativeProgram
 from edgekit.aot.operators import CONTROL, CallKernel
 from edgekit.aot.program import Program, Step
 from edgekit.aot.read import NeedsRuntimeError
+from edgekit.compiler.gpu.code import ALIGNMENT as GPU_ALIGNMENT
+from edgekit.compiler.gpu.code import GpuCode
+from edgekit.compiler.gpu.kernels import ON_GPU, gpu_code
 from edgekit.compiler.loops import LoopRule, Rule
 from edgekit.compiler.objects import ALIGNMENT, Scratch, compile_kernels, padded
 from edgekit.compiler.passes.in_place import in_place, overwritable
 from edgekit.compiler.phases import Phase
 from edgekit.compiler.work import Work
 from edgekit.models.model import Model
+from edgekit.profiles.gpu import OpenCl
 
 
 @dataclass(frozen=True)
@@ -29,13 +34,13 @@ class _Needs:
     in_place: tuple[tuple[int, int], ...] = ()
 
 
-def program_of(model: Model, module: Any) -> ForProgram | None:
+def program_of(model: Model, module: Any, opencl: OpenCl | None = None) -> ForProgram | None:
     """Return the form of a scheduled module as a program; None if it needs TVM's runtime."""
     try:
         read_steps(model, module)
     except NeedsRuntimeError:
         return None
-    return ForProgram(model)
+    return ForProgram(model, opencl)
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,8 @@ class ForProgram:
     """The form of a program in machine code: kernels, called by C that is written for the model."""
 
     model: Model
+    opencl: OpenCl | None = None
+    """The limits of the GPU that runs what was scheduled for it."""
 
     @property
     def phases(self) -> tuple[Phase, ...]:
@@ -60,14 +67,21 @@ class ForProgram:
             for variable, function in module.functions_items()
             if isinstance(function, tirx.PrimFunc)
         }
+        on_gpu = {name for name, kernel in kernels.items() if ON_GPU in (kernel.attrs or {})}
         program = read_steps(self.model, module)
         operations = operations_of(program, work)
-        steps = _in_place(program, kernels)
+        steps = _in_place(program, kernels, may_share=not on_gpu)
         calls = {call.kernel: kernels[call.kernel] for call in _calls(steps.program)}
-        machine_code, scratch = compile_kernels(calls, target)
-        planned = _planned(steps, scratch)
-        code = NativeProgram(planned, scratch, machine_code, operations)
-        return code, planned.arena.bytes
+        gpu: GpuCode | None = None
+        if self.opencl is not None and on_gpu:
+            gpu = gpu_code(
+                {name: calls[name] for name in calls if name in on_gpu}, self.opencl, target
+            )
+        own = {name: kernel for name, kernel in calls.items() if name not in on_gpu}
+        machine_code, scratch = compile_kernels(own, target)
+        planned = _planned(steps, scratch, gpu)
+        code = NativeProgram(planned, scratch, machine_code, operations, gpu)
+        return code, planned.bytes
 
 
 def _calls(program: Program) -> Iterator[CallKernel]:
@@ -79,24 +93,43 @@ def _calls(program: Program) -> Iterator[CallKernel]:
                 yield from _calls(body)
 
 
-def _planned(steps: _Steps, scratch: Mapping[str, Scratch]) -> PlannedSteps:
+def _planned(
+    steps: _Steps, scratch: Mapping[str, Scratch], gpu: GpuCode | None = None
+) -> PlannedSteps:
     """Place every buffer of the steps, and those of the lists of steps that they run among their
-    scratch."""
+    scratch. Where a GPU has the arena, the scratch of the CPU's steps lies behind it."""
     program = steps.program
     control = {index: _planned_control(one, scratch) for index, one in steps.control.items()}
     sizes: list[tuple[int, ...]] = []
+    behind: list[bool] = []
     for index, step in enumerate(program.steps):
-        if isinstance(step.operator, CallKernel):
-            sizes.append(scratch[step.operator.kernel].buffers)
+        what = step.operator
+        is_on_gpu = gpu is not None and isinstance(what, CallKernel) and what.kernel in gpu.kernels
+        behind.append(gpu is not None and not is_on_gpu)
+        if gpu is not None and isinstance(what, CallKernel) and is_on_gpu:
+            sizes.append(gpu.kernels[what.kernel].scratch)
+        elif isinstance(what, CallKernel):
+            sizes.append(scratch[what.kernel].buffers)
         else:
             sizes.append((control[index].bytes,) if index in control else ())
-    needs = [_Needs(sum(own), pair) for own, pair in zip(sizes, steps.pairs, strict=True)]
-    arena = plan_arena(program, needs, ALIGNMENT)
-    offsets = [
-        tuple((start or 0) + sum(own[:k]) for k in range(len(own)))
-        for start, own in zip(arena.scratch, sizes, strict=True)
+    needs = [
+        _Needs(0 if is_behind else sum(own), pair)
+        for own, pair, is_behind in zip(sizes, steps.pairs, behind, strict=True)
     ]
-    return PlannedSteps(program, arena, tuple(offsets), control)
+    arena = plan_arena(program, needs, ALIGNMENT if gpu is None else GPU_ALIGNMENT)
+    shared = arena.bytes if gpu is None else max(arena.bytes, GPU_ALIGNMENT)
+    starts = [
+        shared if is_behind else (start or 0)
+        for start, is_behind in zip(arena.scratch, behind, strict=True)
+    ]
+    offsets = [
+        tuple(start + sum(own[:k]) for k in range(len(own)))
+        for start, own in zip(starts, sizes, strict=True)
+    ]
+    own = max(
+        (sum(own) for own, is_behind in zip(sizes, behind, strict=True) if is_behind), default=0
+    )
+    return PlannedSteps(program, arena, tuple(offsets), control, shared, shared + own)
 
 
 def _planned_control(
@@ -153,9 +186,10 @@ class _Control:
     bodies: tuple[_Steps, ...]
 
 
-def _in_place(program: Program, kernels: dict[str, Any]) -> _Steps:
+def _in_place(program: Program, kernels: dict[str, Any], *, may_share: bool = True) -> _Steps:
     """Let kernels overwrite an operand where that makes the arena smaller. Such a kernel has one
-    operand less, and is added to `kernels`."""
+    operand less, and is added to `kernels`. Steps of a GPU's program don't share: what the CPU
+    reads and what it writes of the device's memory are lent apart."""
     steps = list(program.steps)
     control: dict[int, _Control] = {}
     for index, step in enumerate(program.steps):
@@ -172,7 +206,7 @@ def _in_place(program: Program, kernels: dict[str, Any]) -> _Steps:
         plan_arena(program, [_Needs(0, pairs) for pairs in way], ALIGNMENT)
         for way in (apart, offers)
     ]
-    if plans[1].bytes >= plans[0].bytes:
+    if not may_share or plans[1].bytes >= plans[0].bytes:
         return _Steps(program, apart, control)
     taken = set(plans[1].in_place)
     for index in taken:

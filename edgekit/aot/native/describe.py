@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from edgekit.aot.arena import reads_of
@@ -18,6 +19,7 @@ from edgekit.aot.operators import (
     Weight,
 )
 from edgekit.aot.program import Program, Step
+from edgekit.compiler.gpu.code import GpuCode, GpuKernel
 from edgekit.compiler.steps import CodeStep, StepKind
 
 if TYPE_CHECKING:
@@ -32,10 +34,24 @@ _KINDS: tuple[tuple[type, StepKind], ...] = (
 )
 
 
-def described(program: Program, operations: Sequence[int | None]) -> tuple[CodeStep, ...]:
+def described(
+    program: Program, operations: Sequence[int | None], gpu: GpuCode | None = None
+) -> tuple[CodeStep, ...]:
     """Describe the steps; `operations` are those of each."""
     found = zip(program.steps, operations, reads_of(program), strict=True)
-    return tuple(_described(step, program, count, reads) for step, count, reads in found)
+    kernels = {} if gpu is None else gpu.kernels
+    return tuple(
+        _on_gpu(_described(step, program, count, reads), step, kernels)
+        for step, count, reads in found
+    )
+
+
+def _on_gpu(described: CodeStep, step: Step, kernels: Mapping[str, GpuKernel]) -> CodeStep:
+    what = step.operator
+    kernel = kernels.get(what.kernel) if isinstance(what, CallKernel) else None
+    if kernel is None:
+        return described
+    return replace(described, kind="gpu", launches=len(kernel.launches))
 
 
 def operations_of(program: Program, work: Mapping[str, Work]) -> tuple[int | None, ...]:

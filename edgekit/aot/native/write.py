@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
-
-import numpy as np
 
 from edgekit.aot.arena import ArenaPlan, places
 from edgekit.aot.c_text import C_TYPES
 from edgekit.aot.native.describe import described
+from edgekit.aot.native.gpu_tables import GPU_SOURCE, GpuTables
+from edgekit.aot.native.planned import PlannedBranch, PlannedLoop, PlannedSteps, Weights
 from edgekit.aot.operators import CONTROL, CallKernel, CallRegion, Copy, HoldIndices
 from edgekit.aot.program import Program, Step
 from edgekit.base.arrays import numpy_dtype
@@ -20,6 +20,8 @@ from edgekit.base.files import storage_errors
 from edgekit.base.quoting import c_comment, c_string
 from edgekit.base.tensors import TensorSpec
 from edgekit.base.varying import without_lengths
+from edgekit.compiler.gpu.code import ALIGNMENT as GPU_ALIGNMENT
+from edgekit.compiler.gpu.code import GpuCode
 from edgekit.compiler.loops import LoopRule
 from edgekit.compiler.objects import ALIGNMENT, PREFIX, Scratch
 from edgekit.compiler.steps import CodeArena, CodeStep
@@ -49,7 +51,14 @@ _LINUX = _System(
     "elf",
     ("-Wl,--version-script=edgekit.map",),
     ("-lm", "-ldl", "-pthread"),
-    tuple(SOURCE / name for name in ("program.c", "sizes.c", "threads.c", "tvm_call.c")),
+    tuple(SOURCE / f"{name}.c" for name in ("program", "no_gpu", "sizes", "threads", "tvm_call")),
+)
+_LINUX_OPENCL = replace(
+    _LINUX,
+    fixed=tuple(
+        SOURCE / f"{name}.c"
+        for name in ("program", "opencl", "kernel_cache", "sizes", "threads", "tvm_call")
+    ),
 )
 _EXPORTED = (
     *("edgekit_model_info", "edgekit_create", "edgekit_destroy", "edgekit_input"),
@@ -59,46 +68,9 @@ _ENGINE = _System(
     "wasm",
     tuple(f"-Wl,--export={name}" for name in _EXPORTED),
     (),
-    (_PROGRAM, SOURCE / "one_thread.c"),
+    (_PROGRAM, SOURCE / "no_gpu.c", SOURCE / "one_thread.c"),
 )
-_SYSTEMS = (_LINUX, _ENGINE)
-
-
-@dataclass(frozen=True)
-class PlannedSteps:
-    """Steps whose buffers have places."""
-
-    program: Program
-    arena: ArenaPlan
-    scratch_at: tuple[tuple[int, ...], ...]
-    """The offset of each of a step's scratch buffers in the arena."""
-    control: Mapping[int, PlannedLoop | PlannedBranch]
-    """The steps that run lists of steps, by their place."""
-
-
-@dataclass(frozen=True)
-class PlannedLoop:
-    """A body, and places for what one iteration hands to the next, after the body's own arena."""
-
-    rule: LoopRule
-    steps: PlannedSteps
-    states: tuple[int, ...]
-    """The offset of a copy of each state: an iteration reads one copy and writes the other, which
-    is the step's output."""
-    slices: tuple[int | None, ...]
-    """The offset of each slice that is copied, because kernels take aligned addresses alone."""
-    pieces: tuple[int | None, ...]
-    """The same for each piece of a stacked tensor."""
-    bytes: int
-    """The bytes of all this and of the body's arena."""
-
-
-@dataclass(frozen=True)
-class PlannedBranch:
-    """Two bodies of which one runs, in the same memory."""
-
-    bodies: tuple[PlannedSteps, ...]
-    bytes: int
+_SYSTEMS = (_LINUX, _LINUX_OPENCL, _ENGINE)
 
 
 @dataclass(frozen=True)
@@ -112,6 +84,8 @@ class NativeProgram:
     """The kernels as an object file; empty if there are none."""
     operations: tuple[int | None, ...]
     """The additions and multiplications of each step; None if unknown."""
+    gpu: GpuCode | None = None
+    """The kernels that a GPU runs."""
     needs_runtime: ClassVar[bool] = False
 
     @property
@@ -120,7 +94,7 @@ class NativeProgram:
 
     @property
     def steps(self) -> tuple[CodeStep, ...]:
-        return described(self.program, self.operations)
+        return described(self.program, self.operations, self.gpu)
 
     @property
     def arena(self) -> ArenaPlan:
@@ -129,23 +103,27 @@ class NativeProgram:
     @property
     def memory(self) -> CodeArena:
         """The arena with the place of each buffer; a loop's own buffers are its scratch."""
-        control = self.planned.control
-        scratch = [
-            control[index].bytes
-            if index in control
-            else sum(self.scratch[step.operator.kernel].buffers)
-            if isinstance(step.operator, CallKernel)
-            else 0
-            for index, step in enumerate(self.program.steps)
-        ]
+        scratch = [self._scratch(index) for index in range(len(self.program.steps))]
         program = self.program.placed()
         return CodeArena(self.arena.bytes, self.arena.bound, places(program, self.arena, scratch))
+
+    def _scratch(self, index: int) -> int:
+        """Return the bytes of a step's own memory."""
+        what = self.program.steps[index].operator
+        if index in self.planned.control:
+            return self.planned.control[index].bytes
+        if not isinstance(what, CallKernel):
+            return 0
+        if self.gpu is not None and what.kernel in self.gpu.kernels:
+            return sum(self.gpu.kernels[what.kernel].scratch)
+        return sum(self.scratch[what.kernel].buffers)
 
     def write(self, target: Target, folder: Path) -> Objects:
         """Write the sources and the kernels into the folder."""
         architecture = architecture_of(target.triple)
-        system = _ENGINE if architecture is not None and architecture.in_engine else _LINUX
-        weights = _Weights()
+        in_engine = architecture is not None and architecture.in_engine
+        system = _ENGINE if in_engine else _LINUX if self.gpu is None else _LINUX_OPENCL
+        weights = Weights(ALIGNMENT if self.gpu is None else GPU_ALIGNMENT)
         text = "\n".join(_model(self, weights)) + "\n"
         sources = ["model.c"]
         with storage_errors("write the program", folder):
@@ -156,51 +134,53 @@ class NativeProgram:
             if self.machine_code:
                 (folder / _KERNELS).write_bytes(self.machine_code)
                 sources.append(_KERNELS)
+            if self.gpu is not None:
+                (folder / f"{GPU_SOURCE}.cl").write_text(self.gpu.source, encoding="ascii")
+                sources.append(write_blob(folder, GPU_SOURCE, f"{GPU_SOURCE}.cl", form=system.blob))
             if weights.content:
                 (folder / f"{_WEIGHTS}.bin").write_bytes(weights.content)
                 blob = f"{_WEIGHTS}.bin"
                 sources.append(
-                    write_blob(folder, _WEIGHTS, blob, alignment=ALIGNMENT, form=system.blob)
+                    write_blob(
+                        folder, _WEIGHTS, blob, alignment=weights.alignment, form=system.blob
+                    )
                 )
         options = (*_OPTIONS, *system.options)
         return Objects(tuple(sources), options, system.libraries, system.fixed)
 
 
-@dataclass
-class _Weights:
-    """Constants one after another, each once."""
-
-    content: bytearray = field(default_factory=bytearray)
-    offsets: dict[bytes, int] = field(default_factory=dict)
-
-    def place(self, array: Any) -> int:
-        data = np.ascontiguousarray(array).tobytes()
-        if data not in self.offsets:
-            self.content += bytes(-len(self.content) % ALIGNMENT)
-            self.offsets[data] = len(self.content)
-            self.content += data or b"\0"  # an empty constant has a place, too
-        return self.offsets[data]
-
-
-def _model(plan: NativeProgram, weights: _Weights) -> Iterator[str]:
+def _model(plan: NativeProgram, weights: Weights) -> Iterator[str]:
     yield "/* Written by edgekit: the steps of a model, in their order. */"
     yield "#include <string.h>"
     yield ""
     yield '#include "model.h"'
+    if plan.gpu is not None:
+        yield '#include "gpu.h"'
     yield ""
     yield f'extern const unsigned char {_WEIGHTS}[] __attribute__((visibility("hidden")));'
     yield from _prototypes(plan)
     yield ""
     yield from _tables(plan)
-    head = "int edgekit_step(edgekit_program *program, unsigned step, const void *const *in,"
-    yield from _steps(plan, plan.planned, "", head, weights)
+    start = "int edgekit_step" if plan.gpu is None else "static int run_step"
+    head = f"{start}(edgekit_program *program, unsigned step, const void *const *in,"
+    if plan.gpu is None:
+        yield from _steps(plan, plan.planned, "", head, weights)
+        return
+    tables = GpuTables(plan.planned, plan.gpu, weights)
+    yield from _steps(plan, plan.planned, "", head, weights, tables)
+    yield from tables.lines()
 
 
 def _steps(
-    plan: NativeProgram, planned: PlannedSteps, path: str, head: str, weights: _Weights
+    plan: NativeProgram,
+    planned: PlannedSteps,
+    path: str,
+    head: str,
+    weights: Weights,
+    tables: GpuTables | None = None,
 ) -> Iterator[str]:
     """Yield the function that runs one of the steps, after those that it calls. `path` tells the
-    functions of a loop's or branch's body from others."""
+    functions of a loop's or branch's body from others. `tables` get the steps of a GPU."""
     program = planned.program
     for index, step in enumerate(program.steps):
         if isinstance(step.operator, HoldIndices):
@@ -217,14 +197,16 @@ def _steps(
     for index, step in enumerate(program.steps):
         layers = c_comment(", ".join(layer for layer in step.layers if layer) or step.name)
         yield f"    case {index}: /* {layers} */"
-        yield from (f"      {line}" for line in _called(planned, path, index, weights))
+        launched = "" if tables is None else tables.launched(step)
+        called = [launched] if launched else _called(planned, path, index, weights)
+        yield from (f"      {line}" for line in called)
     yield "    default: return EDGEKIT_NO_SUCH_STEP;"
     yield "  }"
     yield "}"
     yield ""
 
 
-def _body(plan: NativeProgram, body: PlannedSteps, path: str, weights: _Weights) -> Iterator[str]:
+def _body(plan: NativeProgram, body: PlannedSteps, path: str, weights: Weights) -> Iterator[str]:
     """Yield the functions of a list of steps, and `body_PATH`, which runs all of them."""
     head = f"static int step_{path}(edgekit_program *program, unsigned step, const void *const *in,"
     yield from _steps(plan, body, f"{path}_", head, weights)
@@ -245,7 +227,7 @@ def _control_head(path: str) -> Iterator[str]:
 
 
 def _branching(
-    plan: NativeProgram, branch: PlannedBranch, path: str, weights: _Weights
+    plan: NativeProgram, branch: PlannedBranch, path: str, weights: Weights
 ) -> Iterator[str]:
     """Yield a function that runs one of two bodies."""
     names = [f"{path}_{word}" for word in ("then", "else")]
@@ -261,7 +243,7 @@ def _branching(
 
 
 def _repeating(
-    plan: NativeProgram, loop: PlannedLoop, path: str, weights: _Weights
+    plan: NativeProgram, loop: PlannedLoop, path: str, weights: Weights
 ) -> Iterator[str]:
     """Yield a function that runs a body with pointers for each iteration. An iteration writes the
     states to the outputs, the next one to the copies, and so on; where their number is known, the
@@ -325,7 +307,7 @@ def _prototypes(plan: NativeProgram) -> Iterator[str]:
     regions: dict[str, None] = {}
     for step in _all_steps(plan.program):
         what: Any = step.operator
-        if isinstance(what, CallKernel):
+        if isinstance(what, CallKernel) and what.kernel in plan.scratch:
             extra = len(plan.scratch[what.kernel].buffers)
             counts[what.kernel] = len(what.operands) + len(step.outputs) + extra
         elif isinstance(what, CallRegion):
@@ -375,7 +357,7 @@ def _tables(plan: NativeProgram) -> Iterator[str]:
     yield f"  EDGEKIT_INTERFACE, {c_string(program.name)}, {len(program.inputs)},"
     yield f"  {len(program.outputs)}, {len(program.steps)}, inputs, outputs, steps,"
     own = without_lengths(program.inputs, program.outputs)
-    yield f"  {plan.arena.bytes}, {most}, {len(own[0])}, {len(own[1])},"
+    yield f"  {plan.planned.bytes}, {most}, {len(own[0])}, {len(own[1])},"
     yield f"  {sum(len(spec.varying) for specs in own for spec in specs)}, varying}};"
     yield ""
 
@@ -398,7 +380,7 @@ def _bytes_of(spec: TensorSpec) -> int:
     return spec.elements * numpy_dtype(spec.dtype).itemsize
 
 
-def _called(planned: PlannedSteps, path: str, index: int, weights: _Weights) -> Iterator[str]:
+def _called(planned: PlannedSteps, path: str, index: int, weights: Weights) -> Iterator[str]:
     step = planned.program.steps[index]
     what: Any = step.operator
     outputs = [_at(planned, buffer) for buffer in step.outputs]

@@ -21,7 +21,7 @@ from edgekit.base.events import Events
 from edgekit.base.files import storage_errors
 from edgekit.base.options import option
 from edgekit.base.own_backends import leftovers_backend
-from edgekit.base.wording import size
+from edgekit.base.wording import counted, size
 from edgekit.building.product import (
     Compiled,
     CompileJob,
@@ -195,7 +195,10 @@ class CompiledModel(Compiled):
             owner = "" if region is None else region.backend
             operations = step.operations if region is None else 2 * macs[step.symbol]
             found.append(
-                LibraryStep(step.name, step.kind, layers, owner, step.bytes, operations, reads)
+                LibraryStep(
+                    *(step.name, step.kind, layers, owner, step.bytes, operations, reads),
+                    launches=step.launches,
+                )
             )
         return tuple(found)
 
@@ -327,3 +330,39 @@ class GpuLibrary(Library):
 
     def run_time_libraries(self, board: Board, events: Events) -> tuple[Path, ...]:
         return (cuda_runtime(board.cpu.arch, events),)
+
+
+class OpenClLibrary(Library):
+    """A library whose kernels run on a GPU with OpenCL, and on the CPU where they can't."""
+
+    tuning_pays = False
+    nan_obstacle = "kernels on a GPU may lose NaN"
+
+    def with_measured(self, request: BuildRequest, events: Events, *, twin: bool) -> BuildRequest:
+        return request
+
+    def board_identity(self, board: Board) -> list[object]:
+        opencl = board.target.opencl
+        return [] if opencl is None else [asdict(opencl)]
+
+    def size_in_words(self, manifest: Manifest, weight_bytes: int) -> Words:
+        return [*super().size_in_words(manifest, weight_bytes), *_gpu_in_words(manifest)]
+
+    def content_in_words(self, manifest: Manifest) -> Words:
+        return [*super().content_in_words(manifest), *_gpu_in_words(manifest)]
+
+
+def _gpu_in_words(manifest: Manifest) -> Words:
+    """Describe what the GPU runs by its structure, which holds for every device."""
+    on_gpu = [step for step in manifest.steps if step.kind == "gpu"]
+    rest = [step.name for step in manifest.steps if step.kind != "gpu"]
+    moved = sum(step.bytes or 0 for step in on_gpu)
+    operations = sum(step.operations or 0 for step in on_gpu)
+    words = [
+        f"{len(on_gpu)} of {counted(len(manifest.steps), 'step')} in "
+        f"{counted(sum(step.launches for step in on_gpu), 'kernel')}",
+        f"{size(moved)} read and written",
+        f"{operations / moved if moved else 0:.1f} operations a byte",
+    ]
+    pairs = [("on the GPU", ", ".join(words))]
+    return [*pairs, ("on the CPU", ", ".join(rest))] if rest else pairs

@@ -52,7 +52,7 @@ def one_division_a_kernel() -> Any:
 
 def _beginning_a_kernel(kernel: Any) -> Any:
     found = nodes_in(kernel.body, _DIVISIONS)
-    if all(_is_safe(node.b) or not _INTEGER.fullmatch(str(node.ty)) for node in found):
+    if all(is_safe(node.b) or not _INTEGER.fullmatch(str(node.ty)) for node in found):
         return kernel
     pattern = int((kernel.attrs or {}).get("op_pattern", _OPAQUE))
     return kernel.with_attr("op_pattern", max(pattern, _FUSES_WHAT_FOLLOWS))
@@ -67,7 +67,7 @@ def _defined(body: Any, functions: Functions) -> Any:
 
 def _divided(functions: Functions, node: Any) -> Any:
     dtype = str(node.ty)
-    if not _INTEGER.fullmatch(dtype) or _is_safe(node.b):
+    if not _INTEGER.fullmatch(dtype) or is_safe(node.b):
         return node
     name = "quotient" if isinstance(node, tirx.Div) else "remainder"
     return functions.call(name, dtype, _division(name, dtype), node.a, node.b)
@@ -98,7 +98,11 @@ def _division(name: str, dtype: str) -> list[str]:
     return [*lines, f"ret {kind} %result"]
 
 
-def _is_safe(divisor: Any) -> bool:
+def is_integer(dtype: str) -> bool:
+    return _INTEGER.fullmatch(dtype) is not None
+
+
+def is_safe(divisor: Any) -> bool:
     inner = divisor.value if isinstance(divisor, tirx.Broadcast) else divisor
     return isinstance(inner, tirx.IntImm) and int(inner.value) not in (0, -1)
 

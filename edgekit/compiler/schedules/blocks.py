@@ -45,7 +45,10 @@ def blocks_of(schedule: s_tir.Schedule) -> list[Block] | None:
                 reduced.append(int(extent))
             else:
                 return None
-        loops = [int(schedule.get(loop).extent) for loop in schedule.get_loops(handle)]
+        # An extent that a kernel computes is no number, and equals none.
+        loops = [
+            getattr(schedule.get(loop).extent, "value", None) for loop in schedule.get_loops(handle)
+        ]
         if loops == reduced and spatial == [1]:
             spatial = []  # a single number, which TVM gives a variable and no loop
         if loops != [*spatial, *reduced]:

@@ -45,12 +45,18 @@ def schedule_generic(
     blocks = blocks_of(schedule)
     if not blocks:
         return False
-    for block in blocks[:-1] if not choice.steps_apart else ():
-        if not block.reduced and _is_worth_repeating(schedule, block, blocks):
-            _inline(schedule, block)
+    if not choice.steps_apart:
+        inline_what_is_small(schedule, blocks)
     for block in blocks_of(schedule) or []:
         order_loops(schedule, block, machine)
     return True
+
+
+def inline_what_is_small(schedule: s_tir.Schedule, blocks: list[Block]) -> None:
+    """Let steps become part of their readers, where that repeats no expensive work."""
+    for block in blocks[:-1]:
+        if not block.reduced and _is_worth_repeating(schedule, block, blocks):
+            _inline(schedule, block)
 
 
 def _inline(schedule: s_tir.Schedule, block: Block) -> None:

@@ -40,7 +40,8 @@ def _register() -> None:
         ("TScriptPrinterName", "edgekit_rescale"),
     ):
         register_op_attr(_NAME, attribute, value)
-    tirx.register_intrin_lowering(_NAME, "llvm", f=_lowered, level=_LEVEL)
+    for kind in ("llvm", "opencl", "cuda"):
+        tirx.register_intrin_lowering(_NAME, kind, f=_lowered, level=_LEVEL)
 
 
 def _lowered(call: Any) -> Any:

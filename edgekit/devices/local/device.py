@@ -154,7 +154,9 @@ class LocalSession(SessionBase):
             self.device.worker(), environment, self.name, self.device.timeout
         ) as worker:
             load = {"do": "load", "library": str(self.bundle.library.resolve())}
-            (frame,) = worker.ask("loading", load)
+            with WorkShown(self.events, self.name) as work:
+                for frame in worker.ask("loading", load):
+                    work.hear(frame.message)
             yield worker, int(frame.message["threads"]), int(frame.message["nanoseconds"])
 
 

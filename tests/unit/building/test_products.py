@@ -41,13 +41,13 @@ def request_for(name: str) -> BuildRequest:
 @pytest.mark.parametrize("name", PROFILES)
 def test_the_target_of_a_profile_decides(name: str) -> None:
     profile, product = PROFILES[name], product_of(load_board(name))
-    runs_on_gpu = profile.get("target", {}).get("rest") == "cuda"
+    rest = profile.get("target", {}).get("rest", "cpu")
 
     other = "a WebAssembly module" if name in MODULES else "a library"
     assert product.in_words == ("a model in C" if name in IN_C else other)
     assert product.tuner == ("steps" if name in IN_C else "kernels")
-    assert [need.name for need in product.needs] == ["CUDA packages"] * runs_on_gpu
-    assert product.tuning_pays == (name not in (*IN_C, *MODULES) and not runs_on_gpu)
+    assert [need.name for need in product.needs] == ["CUDA packages"] * (rest == "cuda")
+    assert product.tuning_pays == (name not in (*IN_C, *MODULES) and rest == "cpu")
 
 
 @pytest.mark.parametrize("name", LIBRARIES)

@@ -55,7 +55,8 @@ enum {
   EDGEKIT_NO_SUCH_STEP = 2,
   EDGEKIT_INDEX_OUTSIDE = 3, /* an index is outside of the tensor that it addresses */
   EDGEKIT_REGION_FAILED = 4, /* a vendor's library could not run its part of the model */
-  EDGEKIT_NO_SUCH_SIZE = 5   /* a tensor has a size that the model does not take */
+  EDGEKIT_NO_SUCH_SIZE = 5,  /* a tensor has a size that the model does not take */
+  EDGEKIT_DEVICE_FAILED = 6  /* there is no GPU that runs the model's kernels, or it failed */
 };
 
 const edgekit_info *edgekit_model_info(void);

@@ -7,6 +7,9 @@
 extern const edgekit_info edgekit_model;
 extern const size_t edgekit_input_at[], edgekit_output_at[]; /* their offsets in the arena */
 
+/* The program's GPU; NULL without one. */
+struct edgekit_gpu *edgekit_gpu_of(edgekit_program *program);
+
 /* Runs one step. `in` and `out` hold an address for each input and output. */
 int edgekit_step(edgekit_program *program, unsigned step, const void *const *in, void *const *out,
                  unsigned char *arena);

@@ -1,10 +1,11 @@
-/* A program: memory for a model's tensors, and the threads that run it. */
+/* A program: memory for a model's tensors, and the threads and the GPU that run it. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "edgekit.h"
+#include "gpu.h"
 #include "model.h"
 #include "threads.h"
 
@@ -12,6 +13,8 @@ struct edgekit_program {
   unsigned char *arena;
   void *owned; /* the arena, if it was allocated */
   edgekit_pool *pool;
+  edgekit_gpu *gpu;
+  int broken; /* the status of every run, if the GPU can't be used */
   const void **in;
   void **out;
   char error[512];
@@ -22,6 +25,10 @@ const edgekit_info *edgekit_model_info(void) { return &edgekit_model; }
 edgekit_program *edgekit_create(void *arena, int threads) {
   edgekit_program *program = calloc(1, sizeof *program);
   if (program == NULL) return NULL;
+  unsigned char *shared = arena;
+  program->gpu = edgekit_gpu_open(&shared, program->error, sizeof program->error);
+  if (program->gpu == NULL && *program->error != '\0') program->broken = EDGEKIT_DEVICE_FAILED;
+  arena = shared;
   if (arena == NULL) {
     size_t bytes = edgekit_model.arena_bytes == 0 ? EDGEKIT_ALIGNMENT : edgekit_model.arena_bytes;
     if (posix_memalign(&program->owned, EDGEKIT_ALIGNMENT, bytes) != 0) program->owned = NULL;
@@ -40,6 +47,7 @@ edgekit_program *edgekit_create(void *arena, int threads) {
 
 void edgekit_destroy(edgekit_program *program) {
   if (program == NULL) return;
+  edgekit_gpu_close(program->gpu);
   edgekit_pool_destroy(program->pool);
   free(program->owned);
   free(program->in);
@@ -59,12 +67,12 @@ static int is_aligned(const void *address) {
   return (uintptr_t)address % EDGEKIT_ALIGNMENT == 0;
 }
 
-/* Kernels take aligned addresses only: other memory is copied through the arena. */
+/* Kernels take aligned addresses only, and a GPU the arena's: other memory is copied through the arena. */
 static void resolve(edgekit_program *program, const void *const *inputs, void *const *outputs) {
   for (unsigned k = 0; k < edgekit_model.inputs; ++k) {
     void *own = edgekit_input(program, k);
     const void *given = inputs == NULL || inputs[k] == NULL ? own : inputs[k];
-    if (!is_aligned(given)) {
+    if (given != own && (program->gpu != NULL || !is_aligned(given))) {
       memcpy(own, given, edgekit_model.input[k].bytes);
       given = own;
     }
@@ -72,18 +80,27 @@ static void resolve(edgekit_program *program, const void *const *inputs, void *c
   }
   for (unsigned k = 0; k < edgekit_model.outputs; ++k) {
     void *own = program->arena + edgekit_output_at[k];
-    int usable = outputs != NULL && outputs[k] != NULL && is_aligned(outputs[k]);
+    int usable = outputs != NULL && outputs[k] != NULL && is_aligned(outputs[k]) && program->gpu == NULL;
     program->out[k] = usable ? outputs[k] : own;
   }
 }
 
-int edgekit_run(edgekit_program *program, const void *const *inputs, void *const *outputs) {
-  int status = EDGEKIT_OK;
-  resolve(program, inputs, outputs);
+/* Runs steps from the first to before the last; the GPU has the tensors meanwhile. */
+static int run_steps(edgekit_program *program, unsigned first, unsigned last) {
+  if (program->broken) return program->broken;
+  int status = program->gpu == NULL ? EDGEKIT_OK : edgekit_gpu_begin(program->gpu, first == 0);
   edgekit_pool_enter(program->pool);
-  for (unsigned step = 0; step < edgekit_model.steps && status == EDGEKIT_OK; ++step)
+  for (unsigned step = first; step < last && status == EDGEKIT_OK; ++step)
     status = edgekit_step(program, step, program->in, program->out, program->arena);
   edgekit_pool_enter(NULL);
+  if (program->gpu == NULL || status == EDGEKIT_DEVICE_FAILED) return status;
+  const int ended = edgekit_gpu_end(program->gpu);
+  return status == EDGEKIT_OK ? ended : status;
+}
+
+int edgekit_run(edgekit_program *program, const void *const *inputs, void *const *outputs) {
+  resolve(program, inputs, outputs);
+  const int status = run_steps(program, 0, edgekit_model.steps);
   for (unsigned k = 0; k < edgekit_model.outputs && status == EDGEKIT_OK; ++k)
     if (outputs != NULL && outputs[k] != NULL && program->out[k] != outputs[k])
       memcpy(outputs[k], program->out[k], edgekit_model.output[k].bytes);
@@ -96,11 +113,10 @@ int edgekit_run_step(edgekit_program *program, unsigned step) {
     return EDGEKIT_NO_SUCH_STEP;
   }
   resolve(program, NULL, NULL);
-  edgekit_pool_enter(program->pool);
-  int status = edgekit_step(program, step, program->in, program->out, program->arena);
-  edgekit_pool_enter(NULL);
-  return status;
+  return run_steps(program, step, step + 1);
 }
+
+edgekit_gpu *edgekit_gpu_of(edgekit_program *program) { return program->gpu; }
 
 static void (*listener)(const char *text);
 
