@@ -8,7 +8,6 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from edgekit.base.errors import UsageError
-from edgekit.building.key import packages_of
 
 if TYPE_CHECKING:
     from edgekit.api.device import Setting
@@ -37,6 +36,7 @@ def cluster_of(
     if setting.cluster is None:
         return None
     need_dask()
+    from edgekit.building.key import packages_of
     from edgekit.cluster.cluster import cluster_at
     from edgekit.cluster.fitness import needs_of
     from edgekit.cluster.place import parse_place

@@ -62,7 +62,7 @@ def write_model(path: Path) -> None:
         helper.make_node("Flatten", ["right"], ["flat"], name="flatten"),
         helper.make_node("Softmax", ["flat"], ["shares"], name="shares"),
     ]
-    onnx.save(onnx_model(nodes, {"image": [1, 3, 16, 16]}, ["pooled", "shares"], weights), path)
+    onnx.save(onnx_model(nodes, {"image": [1, 3, 32, 32]}, ["pooled", "shares"], weights), path)
 
 
 @pytest.fixture(scope="module")
