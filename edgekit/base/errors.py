@@ -162,7 +162,8 @@ class ResourceError(EdgekitError):
 
 
 class UntrustedProjectError(EdgekitError):
-    """A project's file makes edgekit run or send something, and its user has not agreed to it."""
+    """A project's file or a model makes edgekit run or send something, and its user has not agreed
+    to it."""
 
     exit_code = 14
 

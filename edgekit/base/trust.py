@@ -85,25 +85,26 @@ def effects_of(kind: FileKind, table: Mapping[str, object]) -> tuple[Effect, ...
     )
 
 
-def require_trust(path: Path, effects: Sequence[Effect], folder: Path) -> None:
+def require_trust(path: Path, effects: Sequence[Effect], folder: Path | None = None) -> None:
     """Raise UntrustedProjectError unless the user agreed, or agrees when asked now.
 
-    `folder` is the project's. The other files in it are asked about at the same time.
+    `folder` is the project's. The other files in it are asked about at the same time. A model that
+    runs code stands for itself.
     """
     if not effects or is_trusted(path, effects):
         return
     place = place_of(path)
-    others = [file for file in project_files(folder) if file.path != place]
+    others = [file for file in project_files(folder) if file.path != place] if folder else []
     files = [TrustedFile(place, tuple(effects), False)]
     files += [file for file in others if file.effects and not file.trusted]
     if is_agreed_to(files):
         trust(files)
         return
-    quoted = shlex.quote(str(folder))
+    quoted = shlex.quote(str(folder or path))
     raise UntrustedProjectError(
         f"{path} is not trusted yet, and could make edgekit run programs or send data",
-        hint=f"`edgekit trust {quoted}` trusts the project as it is; {option('show')} lists all "
-        "that it does",
+        hint=f"`edgekit trust {quoted}` trusts {'the project' if folder else 'this file'} as it "
+        f"is; {option('show')} lists all that it does",
         details=tuple(f"{effect}" for effect in effects),
     )
 

@@ -23,6 +23,9 @@ _BY_FORMAT: Mapping[ModelFormat, tuple[str, ...]] = {
     "onnx": ("onnx", "onnxruntime"),
     "tflite": ("tflite", "ai-edge-litert"),
     "torch": ("torch", "onnxscript", "onnx"),
+    "torchscript": ("torch", "onnxscript", "onnx"),
+    "keras": ("keras", "torch", "onnxscript", "onnx"),
+    "savedmodel": ("tensorflow", "tflite", "ai-edge-litert"),
 }
 """Packages of importer and oracle: another version may give another module or other outputs."""
 

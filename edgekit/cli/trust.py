@@ -1,4 +1,4 @@
-"""edgekit trust: trust what the files of a project make edgekit run or send."""
+"""edgekit trust: trust what the files of a project, or a model, make edgekit run or send."""
 
 from __future__ import annotations
 
@@ -23,41 +23,55 @@ class TrustDocument:
 
 @click.command("trust", cls=Command)
 @click.argument(
-    "folder",
-    metavar="[DIR]",
+    "place",
+    metavar="[DIR|MODEL]",
     required=False,
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    type=click.Path(path_type=Path, exists=True),
 )
 @click.option("--show", "only_show", is_flag=True, help="Show what the files do; change nothing.")
 @click.option("--revoke", is_flag=True, help="Stop trusting the files.")
 @json_option
 @pass_console
-def command(console: Console, folder: Path | None, only_show: bool, revoke: bool) -> None:
+def command(console: Console, place: Path | None, only_show: bool, revoke: bool) -> None:
     """Trust the files of the project in DIR, or in this folder, as they are now.
 
     These are edgekit.toml and the profiles in boards/ and toolchains/. edgekit then uses their
     programs, flags, hosts and URLs. If one of these changes, it asks again.
+
+    With a MODEL in TorchScript, Keras or SavedModel, trust that file: loading it runs its code.
     """
-    from edgekit.base.trust import project_files, trust
     from edgekit.base.trust import revoke as forget
+    from edgekit.base.trust import trust
 
     if only_show and revoke:
         raise UsageError("--show changes nothing, and --revoke does", hint="leave one of them out")
-    place = console.workspace.data.folder if folder is None else folder.absolute()
-    files = project_files(place)
+    named = console.workspace.data.folder if place is None else place.absolute()
+    files = _files(named)
     if revoke:
         forget(files)
     elif not only_show:
         trust(files)
-    document = TrustDocument(place, project_files(place))
+    document = TrustDocument(named, _files(named))
     console.report(document, lambda: _render(console, document))
 
 
+def _files(place: Path) -> tuple[TrustedFile, ...]:
+    """Return a model that runs code, or the files of the project in a folder."""
+    from edgekit.base.paths import place_of
+    from edgekit.base.trust import is_trusted, project_files
+    from edgekit.models.foreign_formats import model_effects
+
+    effects = model_effects(place)
+    if place.is_dir() and not effects:
+        return project_files(place)
+    return (TrustedFile(place_of(place), effects, is_trusted(place, effects)),)
+
+
 def ask_person(console: Console, files: Sequence[TrustedFile]) -> bool:
-    """Show what the files of a project do and ask for consent. False without a terminal."""
+    """Show what files do and ask for consent. False without a terminal."""
     if not can_ask(console):
         return False
-    lines = ["This project is not trusted yet. Its files make edgekit do this:"]
+    lines = ["These files are not trusted yet. They make edgekit do this:"]
     for file in files:
         lines += [f"  {file.path}", *(f"    {effect}" for effect in file.effects)]
     return confirmed(console, lines, "Trust these files, as they are now?")
@@ -66,7 +80,7 @@ def ask_person(console: Console, files: Sequence[TrustedFile]) -> bool:
 def _render(console: Console, document: TrustDocument) -> None:
     files = [file for file in document.files if file.effects]
     if not files:
-        console.print("no file of this project makes edgekit run or send anything")
+        console.print(f"nothing in {document.folder} makes edgekit run or send anything")
     for file in files:
         console.print(f"{'trusted' if file.trusted else 'not trusted'}: {file.path}")
         for effect in file.effects:

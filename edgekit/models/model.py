@@ -24,6 +24,12 @@ from edgekit.base.shapes import Shape, has_range, largest, shape_text
 from edgekit.base.tensors import OpenTensorSpec, TensorSpec
 from edgekit.base.wording import nearest
 from edgekit.models.ends import NO_ENDS, Ends
+from edgekit.models.foreign_formats import (
+    LOADERS,
+    ForeignFormat,
+    foreign_format,
+    require_consent,
+)
 from edgekit.models.leftovers import REFUSED, Leftover, Leftovers
 from edgekit.models.other_formats import refusal
 
@@ -31,7 +37,7 @@ if TYPE_CHECKING:
     import numpy as np
     import tvm
 
-ModelFormat = Literal["onnx", "tflite", "torch"]
+ModelFormat = Literal["onnx", "tflite", "torch", ForeignFormat]
 EndType = Literal["float", "int8"]
 _Stamps: TypeAlias = "tuple[tuple[int, ...], ...] | None"
 
@@ -172,11 +178,13 @@ def open_model(
     ends = ends.settled()
     before = _stamps([path])
     files = tuple(file.absolute() for file in _frontend(model_format).content_files(path))
+    if model_format in LOADERS:
+        require_consent(path, cast(ForeignFormat, model_format), files)
     bound = _Bound(sizes, ranges, constants, ends)
     digest = _digest(files, bound, adaptation)
     if before is None or _stamps([path]) != before:
         raise _changed(path)
-    if adaptation.reshape and model_format == "torch":
+    if adaptation.reshape and model_format not in ("onnx", "tflite"):
         raise ModelError(
             f"{option('reshape')} can't change the shapes of an exported program",
             hint="export it with dynamic shapes: torch.export.export(..., dynamic_shapes=...)",
@@ -263,9 +271,11 @@ def _check_ranges(source: ModelSource) -> None:
         return
     name, shape = next(iter(source.ranges.items()))
     given = option("shape", f"{name}={shape_text(shape)}")
-    if source.format == "tflite":
+    if source.format not in ("onnx", "torch"):
+        loader = LOADERS.get(cast(ForeignFormat, source.format))
         raise ModelError(
-            f"{given} gives a range, and the sizes of a TFLite model are fixed",
+            f"{given} gives a range, and the sizes of a {loader.name if loader else 'TFLite'} "
+            "model are fixed",
             hint=f"give one size: {option('shape', f'{name}={shape_text(source.shapes[name])}')}; "
             "or use the ONNX or PyTorch model that it was made from",
         )
@@ -284,7 +294,10 @@ def _format_of(path: Path) -> ModelFormat:
         near = nearest(path.stem, neighbours)
         hint = f"did you mean {neighbours[near]}?" if near else "check the path"
         raise ModelError(f"there is no file {path}", hint=hint)
-    model_format = MODEL_SUFFIXES.get(path.suffix.lower())
+    model_format: ModelFormat | None = foreign_format(path)
+    if model_format == "savedmodel":
+        return model_format
+    model_format = model_format or MODEL_SUFFIXES.get(path.suffix.lower())
     if model_format is None or path.is_dir():
         raise refusal(path)
     try:
@@ -301,7 +314,8 @@ def _format_of(path: Path) -> ModelFormat:
 
 
 def _frontend(model_format: ModelFormat) -> Frontend:
-    return cast(Frontend, import_module(f"edgekit.models.{model_format}"))
+    package = "foreign" if model_format in LOADERS else model_format
+    return cast(Frontend, import_module(f"edgekit.models.{package}"))
 
 
 class _Bound(NamedTuple):

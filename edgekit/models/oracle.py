@@ -17,6 +17,7 @@ import numpy as np
 from edgekit.base.arrays import Array, numpy_dtype
 from edgekit.models.comparison import Leeway
 from edgekit.models.ends import NO_ENDS
+from edgekit.models.foreign_formats import LOADERS
 from edgekit.models.model import ModelSource
 from edgekit.models.oracle_process import ChildOracle, Start
 from edgekit.models.oracle_types import Oracle, blamed, installed_or_unknown, package, seconds_of
@@ -32,6 +33,10 @@ def oracle_for(source: ModelSource, start: Start = ChildOracle) -> Oracle:
         from edgekit.models.ends.oracle import with_ends
 
         return with_ends(oracle_for(replace(source, ends=NO_ENDS), start), source, start)
+    if source.format in LOADERS:
+        from edgekit.models.foreign.conversion import translation
+
+        return oracle_for(translation(source), start)
     if source.format == "onnx":
         from edgekit.models.onnx_oracle import OnnxOracle
 
@@ -47,6 +52,7 @@ class LiteRtOracle:
     def __init__(self, source: ModelSource) -> None:
         from edgekit.models.tflite import input_names, input_shapes, output_names
         from edgekit.models.tflite.file import read_tflite
+        from edgekit.models.tflite.oracle_custom import cut
         from edgekit.models.tflite.oracle_states import with_access
         from edgekit.models.tflite.states import states_of
 
@@ -56,6 +62,9 @@ class LiteRtOracle:
         self._states = states_of(file)
         handled = [state for state in self._states if state.variable.tensor < 0]
         self._content = with_access(file.data, handled) if handled else file.data
+        self._cut = cut(file, self._content)
+        if self._cut is not None:
+            self._content = self._cut.content
         self._inputs = input_names(file)
         self._outputs = output_names(file)
         self._shapes = input_shapes(file, source)
@@ -64,10 +73,13 @@ class LiteRtOracle:
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         with blamed(self):
             self._set(self._interpreter, inputs)
-            self._interpreter.invoke()
+            if self._cut is None:
+                self._interpreter.invoke()
+            else:
+                self._cut.invoke(self._interpreter)
             values = [
                 np.array(self._interpreter.get_tensor(detail["index"]))
-                for detail in self._interpreter.get_output_details()
+                for detail in self._interpreter.get_output_details()[: len(self._outputs)]
             ]
             following = self._following()
         return {**dict(zip(self._outputs, values, strict=True)), **following}
@@ -101,7 +113,8 @@ class LiteRtOracle:
                 except ValueError:  # Some operators, such as CEIL, have no reference kernel.
                     plain = kinds.BUILTIN_WITHOUT_DEFAULT_DELEGATES
                     interpreter = self._interpreter_with(plain, threads)
-            for detail, shape in zip(interpreter.get_input_details(), self._shapes, strict=True):
+            own = interpreter.get_input_details()[: len(self._shapes)]
+            for detail, shape in zip(own, self._shapes, strict=True):
                 if tuple(detail["shape"]) != shape:
                     interpreter.resize_tensor_input(detail["index"], shape)
             interpreter.allocate_tensors()
@@ -117,7 +130,8 @@ class LiteRtOracle:
         )
 
     def _set(self, interpreter: Any, inputs: Mapping[str, Array]) -> None:
-        for detail, name in zip(interpreter.get_input_details(), self._inputs, strict=True):
+        own = interpreter.get_input_details()[: len(self._inputs)]
+        for detail, name in zip(own, self._inputs, strict=True):
             interpreter.set_tensor(detail["index"], inputs[name])
         if self._states:
             from edgekit.models.tflite.oracle_states import write

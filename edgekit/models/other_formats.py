@@ -1,7 +1,7 @@
 """Model files of other programs, and the lines of Python that make a file for edgekit from them.
 
 edgekit loads none of them: most hold pickles or code, which would run. The user's own environment,
-which made the file, converts it.
+which made the file, converts it. `foreign/` converts some of them where their library is installed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgekit.base.errors import ModelError
-from edgekit.base.zip_reader import ZipError, read_zip
+from edgekit.models.foreign_formats import is_torch_script
 
 _READS = "edgekit reads .onnx, .tflite and PyTorch's exported .pt2"
 
@@ -32,7 +32,7 @@ _KERAS = OtherFormat(
         "content = tf.lite.TFLiteConverter.from_keras_model(model).convert()",
         'open({tflite}, "wb").write(content)',
     ),
-    "run the three lines in Python where TensorFlow is installed",
+    "pip install 'edgekit[keras]'; or run the three lines where TensorFlow is installed",
 )
 SAVED_MODEL = OtherFormat(
     "a SavedModel of TensorFlow",
@@ -41,7 +41,7 @@ SAVED_MODEL = OtherFormat(
         "content = tf.lite.TFLiteConverter.from_saved_model({file}).convert()",
         'open({tflite}, "wb").write(content)',
     ),
-    "run the three lines in Python where TensorFlow is installed",
+    "pip install 'edgekit[tensorflow]'; or run the three lines where TensorFlow is installed",
 )
 TORCH_WEIGHTS = OtherFormat(
     "a pickle of PyTorch: mostly weights without the network, which is Python code",
@@ -59,6 +59,7 @@ TORCH_SCRIPT = OtherFormat(
         "example = (torch.zeros(1, 3, 224, 224),)",
         "torch.onnx.export(model, example, {onnx}, dynamo=False)",
     ),
+    "pip install 'edgekit[torch]'; or run the three lines where PyTorch is installed",
 )
 _SAFETENSORS = OtherFormat(
     "weights without the network, which is Python code",
@@ -140,15 +141,4 @@ def _format_of(path: Path) -> OtherFormat | None:
     if path.is_dir() and (path / "saved_model.pb").is_file():
         return SAVED_MODEL
     found = FORMATS.get(path.suffix.lower())
-    if found is TORCH_WEIGHTS and _is_torch_script(path):
-        return TORCH_SCRIPT
-    return found
-
-
-def _is_torch_script(path: Path) -> bool:
-    """Look at the names in the archive; nothing of it is loaded."""
-    try:
-        with path.open("rb") as stream:
-            return any(name.endswith("/constants.pkl") for name in read_zip(stream))
-    except (OSError, ZipError):
-        return False
+    return TORCH_SCRIPT if found is TORCH_WEIGHTS and is_torch_script(path) else found

@@ -12,7 +12,19 @@ from edgekit.base import errors
 
 TESTS = Path(__file__).parents[1]
 ERRORS = {name for name in dir(errors) if name.endswith("Error")} | {"RefusedError"}
-NAMES = ("PyTorch", "Debian's", "ONNX", "TVM", "Scan", "Loop", "LiteRT", "TorchScript", "CUDA")
+NAMES = (
+    "PyTorch",
+    "Debian's",
+    "ONNX",
+    "TVM",
+    "Scan",
+    "Loop",
+    "LiteRT",
+    "TorchScript",
+    "CUDA",
+    "Keras",
+    "TensorFlow",
+)
 """What is written with a capital wherever it stands."""
 
 

@@ -40,9 +40,12 @@ AT_HOME: dict[str, str] = {
     "backends.tensorrt.graph models.onnx_oracle testing.*",
     "onnxruntime": "models.oracle verbs.quantization.quantiser verbs.quantization.loss",
     "tflite": "models.tflite models.tflite.*",
-    "ai_edge_litert": "models.oracle models.tflite.oracle_states backends.ethos_u.flatbuffer",
+    "ai_edge_litert": "models.oracle models.tflite.oracle_states models.tflite.oracle_custom "
+    "backends.ethos_u.flatbuffer",
     "ethosu": "backends.ethos_u.*",
-    "torch": "models.torch.* models.oracle",
+    "torch": "models.torch.* models.oracle models.foreign.torchscript models.foreign.keras",
+    "keras": "models.foreign.keras",
+    "tensorflow": "models.foreign.savedmodel",
     "onnxscript": "models.torch.*",
     "PIL": "models.images models.ends.drawing",
     "paramiko": "devices.linux.hostkeys devices.linux.ssh_config devices.linux.handshake "

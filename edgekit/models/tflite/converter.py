@@ -29,6 +29,7 @@ from edgekit.models.tflite import (
     elementwise,
     further,
     layers,
+    mediapipe,
     moves,
     pooling,
     recurrent,
@@ -105,6 +106,7 @@ class Converter(OperatorConverter):  # type: ignore[misc]
             **{DETECTION: lambda op: detection.convert(self, op)},
             **elementwise.converters(self, dict(self.convert_map)),
             **reductions.converters(self, dict(self.convert_map)),
+            **mediapipe.converters(self),
             **further.converters(self, dict(self.convert_map)),
         )
         self.repairs: list[str] = []

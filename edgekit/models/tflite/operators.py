@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 
 from edgekit.models.model import UnsupportedOperator
+from edgekit.models.tflite.custom_options import MEDIAPIPE
 from edgekit.models.tflite.file import (
     BYTES_PER_ELEMENT,
     TfliteFile,
@@ -72,6 +73,8 @@ CALLING = frozenset(_CALLING.split())
 """Operators that call graphs or keep variables."""
 DETECTION = "CUSTOM:TFLite_Detection_PostProcess"
 """The one custom operator that LiteRT brings: the end of SSD detectors."""
+CUSTOM = frozenset({DETECTION}) | MEDIAPIPE
+"""Custom operators whose definition is public."""
 CONTROL_FLOW = frozenset({"STABLEHLO_CASE", "STABLEHLO_WHILE"})
 
 
@@ -116,7 +119,7 @@ def why_unsupported(graph: TfliteGraph, operator: TfliteOperator) -> str | None:
 
 def why_never(name: str) -> str | None:
     """Say why no use of an operator can be imported; None if some uses can."""
-    if name.startswith("CUSTOM") and name != DETECTION:
+    if name.startswith("CUSTOM") and name not in CUSTOM:
         return "a custom operator exists only in the program it was made for"
     if name in CALLING:
         return None
@@ -124,7 +127,7 @@ def why_never(name: str) -> str | None:
         return "it chooses at run time what is computed"
     if name == "LOCAL_RESPONSE_NORMALIZATION":
         return "LiteRT's kernels for it sum over different channels"
-    if name not in {DETECTION} | COMPUTED | MOVED | DESCRIBED | CHOSEN | STATEFUL:
+    if name not in CUSTOM | COMPUTED | MOVED | DESCRIBED | CHOSEN | STATEFUL:
         return "the compiler has no counterpart for it"
     return None
 
@@ -149,8 +152,10 @@ def _why_types_unsupported(graph: TfliteGraph, operator: TfliteOperator) -> str 
         return f"LiteRT gives no defined result for {inputs[0].dtype}"
     if operator.name in MOVED | DESCRIBED | CHOSEN:
         return None
-    if operator.name == DETECTION:
-        return None
+    if operator.name in CUSTOM:
+        kinds = {tensor.dtype for tensor in (*inputs, *outputs)}
+        is_float = operator.name == DETECTION or kinds == {"float32"}
+        return None if is_float else "MediaPipe has it for float tensors"
     if operator.name in STATEFUL:
         return _why_state_unsupported(operator.name, inputs)
     quantized_inputs = [tensor for tensor in inputs if tensor.quantization]

@@ -15,7 +15,7 @@ from edgekit.cli.program import run_command_line
         ("bench b --fail-above 5", "'--fail-above'", "edgekit results compare has --fail-above"),
         ("bench b --runs abc", "'abc' is not a whole number", "see edgekit bench --help"),
         ("bench b --seconds x", "'x' is not a number", "see edgekit bench --help"),
-        ("trust nowhere", "there is no folder nowhere", "check the path"),
+        ("trust nowhere", "there is no file nowhere", "check the path"),
         ("results import no.json", "there is no file no.json", "check the path"),
         ("build m.onnx --baord local", "'--baord'", "did you mean --board?"),
         ("build m.onnx --target rpi4", "'--target'", "did you mean --board?"),
