@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from edgekit.base.arrays import Array
+from edgekit.base.arrays import Array, numpy_dtype
 from edgekit.base.errors import ModelError
 from edgekit.base.options import option
 from edgekit.models.comparison import Leeway
@@ -94,10 +94,15 @@ class ReferenceOracle:
             self._evaluator: Any = ReferenceEvaluator(_model(source), new_ops=list(PRECISE))
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        from onnx.helper import tensor_dtype_to_np_dtype
+
         given = {**inputs, **self._source.constants}
         feeds = {name: given[name] for name in self._evaluator.input_names if name in given}
         for item in self._evaluator.proto_.graph.input:
             element = item.type.tensor_type.elem_type
+            if item.name in self._source.constants and not is_small(element):
+                kind = tensor_dtype_to_np_dtype(element)
+                feeds[item.name] = self._source.constants[item.name].astype(kind)
             if item.name in feeds and is_small(element):
                 feeds[item.name] = from_bytes(feeds[item.name], element)
         with blamed(self), np.errstate(all="ignore"):
@@ -114,6 +119,10 @@ class ReferenceOracle:
 
     def time(self, inputs: Mapping[str, Array], threads: int, runs: int) -> list[float]:
         raise ModelError("ONNX's reference evaluator is not made to be timed")
+
+
+_FLOATS = {"float": "float32", "double": "float64"}
+"""onnxruntime's names of types that have another name elsewhere."""
 
 
 def _model(source: ModelSource) -> Any:
@@ -241,7 +250,12 @@ class OnnxRuntimeOracle:
             )
 
     def _feeds(self, session: Any, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        given = {**inputs, **self._source.constants}
-        return {
-            entry.name: given[entry.name] for entry in session.get_inputs() if entry.name in given
-        }
+        feeds = {}
+        for entry in session.get_inputs():
+            if entry.name in self._source.constants:
+                name = entry.type.removeprefix("tensor(").removesuffix(")")
+                kind = numpy_dtype(_FLOATS.get(name, name))
+                feeds[entry.name] = self._source.constants[entry.name].astype(kind)
+            elif entry.name in inputs:
+                feeds[entry.name] = inputs[entry.name]
+        return feeds

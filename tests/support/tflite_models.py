@@ -53,6 +53,8 @@ class Op:
     outputs: tuple[str, ...]
     options: Mapping[str, Any] = field(default_factory=dict)
     """The options table's name under "table", its fields beside it; or the bytes of "custom"."""
+    between: tuple[str, ...] = ()
+    """Tensors that only say the scales of values inside the operator."""
 
 
 @dataclass(frozen=True)
@@ -179,6 +181,7 @@ def _operator(operator: Op, place: int, index: Mapping[str, int]) -> Any:
     packed.opcodeIndex = place
     packed.inputs = [index[name] for name in operator.inputs]
     packed.outputs = [index[name] for name in operator.outputs]
+    packed.intermediates = [index[name] for name in operator.between]
     if "custom" in operator.options:
         packed.customOptions = np.frombuffer(operator.options["custom"], np.uint8)
     table = operator.options.get("table")

@@ -68,6 +68,8 @@ _STATEFUL = """
 """
 STATEFUL = frozenset(_STATEFUL.split())
 """Operators that keep state in variable tensors."""
+_SHORTS, _BIASES = (9, 10, 11, 19), (12, 13, 14, 15)
+"""The operands of an LSTM of integers that are wider than a byte."""
 _CALLING = "ASSIGN_VARIABLE CALL CALL_ONCE IF READ_VARIABLE VAR_HANDLE WHILE"
 CALLING = frozenset(_CALLING.split())
 """Operators that call graphs or keep variables."""
@@ -132,14 +134,31 @@ def why_never(name: str) -> str | None:
     return None
 
 
-def _why_state_unsupported(name: str, inputs: list[TfliteTensor]) -> str | None:
-    types = [tensor.dtype for tensor in inputs]
+def _why_state_unsupported(graph: TfliteGraph, operator: TfliteOperator) -> str | None:
+    given = [graph.tensors[i] if i >= 0 else None for i in operator.inputs]
+    types = [tensor.dtype for tensor in given if tensor is not None]
+    name = operator.name
     is_float = types[0] == "float32" and not {"int16", "uint8"} & set(types)
     if is_float and (name != "SVDF" or types[1] == types[2]):
         return None
+    if types[0] == "int8" and name in ("LSTM", "UNIDIRECTIONAL_SEQUENCE_LSTM"):
+        return _why_lstm_unsupported(given)
     if name == "SVDF" and types[0] == "int8" and types[2] == types[-1] == "int16":
         return None
     return "the compiler has it for float tensors, with weights of floats or int8"
+
+
+def _why_lstm_unsupported(given: list[TfliteTensor | None]) -> str | None:
+    """Say why an LSTM of integers can't be imported, by its operands."""
+    if any(tensor is not None for tensor in given[20:]):
+        return "its gates are normalised in integers, which the compiler does not have"
+    if any(tensor is not None for tensor in given[16:18]):
+        return "its projection is in integers, which the compiler does not have"
+    for place, tensor in enumerate(given[:20]):
+        wanted = "int16" if place in _SHORTS else "int32" if place in _BIASES else "int8"
+        if tensor is not None and tensor.dtype != wanted:
+            return f"its operand {place} is {tensor.dtype}; in integers it is {wanted}"
+    return None
 
 
 def _why_types_unsupported(graph: TfliteGraph, operator: TfliteOperator) -> str | None:
@@ -157,7 +176,7 @@ def _why_types_unsupported(graph: TfliteGraph, operator: TfliteOperator) -> str 
         is_float = operator.name == DETECTION or kinds == {"float32"}
         return None if is_float else "MediaPipe has it for float tensors"
     if operator.name in STATEFUL:
-        return _why_state_unsupported(operator.name, inputs)
+        return _why_state_unsupported(graph, operator)
     quantized_inputs = [tensor for tensor in inputs if tensor.quantization]
     if not quantized_inputs and not any(tensor.quantization for tensor in outputs):
         return None

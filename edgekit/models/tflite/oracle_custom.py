@@ -142,9 +142,10 @@ def _sample(one: CustomOperator, values: Sequence[Array]) -> Array:
 
 
 def _landmarks(one: CustomOperator, values: Sequence[Array]) -> Array:
-    points, matrix = values[0].copy(), values[1].reshape(4, 4)
+    points: Array = values[0].reshape(one.shape).copy()
+    matrix = values[1].reshape(4, 4)
     points[..., :2] = points[..., :2] @ matrix[:2, :2].T + matrix[:2, 3]
-    return points.reshape(one.shape)
+    return points
 
 
 def _spread(one: CustomOperator, values: Sequence[Array]) -> Array:

@@ -14,11 +14,19 @@ import numpy as np
 import tflite
 from tvm import relax
 
+from edgekit.base.arrays import Array
 from edgekit.base.wording import counted
 from edgekit.models.onnx.values import Value, as_expr
+from edgekit.models.tflite import recurrent_integers
 from edgekit.models.tflite.conversion import Conversion
 from edgekit.models.tflite.dynamic_range import nearest, rounded, weights_as_floats
-from edgekit.models.tflite.file import TfliteGraph, TfliteOperator, VariableKey, tensor_key
+from edgekit.models.tflite.file import (
+    TfliteGraph,
+    TfliteOperator,
+    TfliteTensor,
+    VariableKey,
+    tensor_key,
+)
 
 op = relax.op
 LONGEST_SEQUENCE = 2_000
@@ -39,12 +47,28 @@ class _Layer:
     converter: Stateful
     operator: TfliteOperator
     options: Any
+    intermediates: tuple[int, ...] = ()
+    """The tensors whose scales values between the operator's steps have."""
 
     def has(self, place: int) -> bool:
         return place < len(self.operator.inputs) and self.operator.inputs[place] >= 0
 
     def given(self, place: int) -> Any:
         return self.converter.get_expr(self.operator.inputs[place])
+
+    def tensor(self, place: int) -> TfliteTensor:
+        return self.converter.graph.tensors[self.operator.inputs[place]]
+
+    def intermediate(self, place: int) -> TfliteTensor:
+        tensors = self.converter.graph.tensors
+        if not (place < len(self.intermediates) and 0 <= self.intermediates[place] < len(tensors)):
+            raise ValueError("the scales between its steps are not in the file")
+        return tensors[self.intermediates[place]]
+
+    def raw(self, place: int) -> Array:
+        """Return a constant's stored numbers."""
+        (wrapper,) = self.converter.get_tensors([self.operator.inputs[place]])
+        return self.converter.get_tensor_value(wrapper)
 
     def floats(self, place: int) -> Any:
         """Return an operand as floats; quantised weights are widened on import."""
@@ -155,7 +179,7 @@ def _svdf(layer: _Layer) -> Any:
     return _float_svdf(layer) if is_float else _integer_svdf(layer)
 
 
-Step = Callable[[_Layer, Sequence[Any], dict[int, Any]], Any]
+Step = Callable[[Any, Sequence[Any], dict[int, Any]], Any]
 """A function of the input's part of each gate and of the states by their places."""
 
 
@@ -214,6 +238,8 @@ class _Recurrent:
     is_sequence: bool
     backwards: bool = False
     """Whether the last step comes first."""
+    product: Callable[[Any, Any, int], Any] = _Layer.product
+    """The product of values with weights, before what the steps add to it."""
 
 
 @dataclass(frozen=True)
@@ -279,7 +305,9 @@ def _recurrent(layer: _Layer, kind: _Recurrent) -> Any:
     if length > LONGEST_SEQUENCE:
         raise ValueError(f"it runs over {counted(length, 'step')}, more than {LONGEST_SEQUENCE}")
     layer.converter.repaired(f"{layer.operator.name} was written out step by step")
-    parts = [layer.product(value, place) if layer.has(place) else None for place in kind.weights]
+    parts = [
+        kind.product(layer, value, place) if layer.has(place) else None for place in kind.weights
+    ]
     states = {place: layer.state(place) for place in kind.states}
     results: list[Any] = []
     for number in reversed(range(length)) if kind.backwards else range(length):
@@ -305,9 +333,15 @@ def convert(converter: Stateful, operator: TfliteOperator, flat: tflite.Operator
     table = flat.BuiltinOptions()
     if table is not None:
         options.Init(table.Bytes, table.Pos)
-    layer = _Layer(converter, operator, options)
+    between = () if flat.IntermediatesIsNone() else flat.IntermediatesAsNumpy().tolist()
+    layer = _Layer(converter, operator, options, tuple(between))
     if operator.name == "LSTM" and options.KernelType() != tflite.LSTMKernelType.FULL:
         raise ValueError("it is the basic kernel, which no exporter of today writes")
     if both is not None:
         return _both(layer, both)
-    return _svdf(layer) if kind is None else _recurrent(layer, kind)
+    if kind is None:
+        return _svdf(layer)
+    if layer.tensor(0).dtype == "int8":
+        integers = recurrent_integers
+        kind = replace(kind, step=integers.step, product=integers.product)
+    return _recurrent(layer, kind)

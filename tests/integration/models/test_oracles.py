@@ -236,3 +236,20 @@ def test_importing_the_module_imports_no_runtime() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("operator", ["Add", "Swish"])
+def test_a_constant_takes_the_type_that_the_model_declares(operator: str, tmp_path: Path) -> None:
+    """A user writes 3 for a float; onnxruntime, and the evaluator where it can't, take a float."""
+    path = onnx_source(tmp_path).path
+    if operator == "Swish":  # of a version that onnxruntime has no kernels for
+        model = onnx.load(path)
+        model.opset_import[0].version = 24
+        model.graph.node.append(helper.make_node("Swish", ["z"], ["w"]))
+        model.graph.output[0].name = "w"
+        onnx.save(model, path)
+    source = open_model(path, {"x": (1, 4)}, {"y": np.array([[1, 2, 3, 4]], "int64")})
+    (found,) = oracle_for(source).run({"x": X}).values()
+    total = X + np.array([[1, 2, 3, 4]])
+    wanted = total if operator == "Add" else total / (1 + np.exp(-total))
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
