@@ -67,7 +67,11 @@ _PLAIN = _Program(
 )
 _WITH_RUNTIME = _Program(
     AGENT_WITH_RUNTIME,
-    frozenset({"attend", "info", "plain_commands", "program_model", "requests", "versions"}),
+    frozenset(
+        {"attend", "info", "plain_commands", "program_model", "requests", "versions"}
+        | {"compare", "download", "ed25519", "follow", "installation", "json_reader"}
+        | {"sha2", "signed_documents"}
+    ),
     in_words="the agent with TVM's runtime",
     with_tvm=True,
     flags=("-DTVM_FFI_DLL=", "-DTVM_FFI_DLL_EXPORT="),

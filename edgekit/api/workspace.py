@@ -22,6 +22,7 @@ from edgekit.store.runs import BenchRun
 
 if TYPE_CHECKING:
     from edgekit.registry.fetch import Fetched
+    from edgekit.registry.follower import Follower
     from edgekit.registry.publish import Published
     from edgekit.registry.rollout import Move, Rollout
     from edgekit.verbs.report import ModelReport
@@ -146,6 +147,39 @@ class Workspace(OnDevices):
             place = parse_rollout(address.rpartition(":")[0], channel)
             events = self._setting.events
             return start_rollout(bundle, place, shares, signs, plain_http=plain_http, events=events)
+
+    def follower(
+        self,
+        repository: str,
+        channel: str,
+        out: PathLike,
+        *,
+        board: str | Board | None = None,
+        key: str | None = None,
+        minutes: int = 10,
+        plain_http: bool = False,
+    ) -> Follower:
+        """Write a folder with what a board needs to follow a channel by itself.
+
+        `key` is the publisher's public key: a name, or a file; the only one by default. The board
+        asks every so many `minutes`.
+        """
+        from edgekit.registry.address import parse_rollout
+        from edgekit.registry.follower import write_follower
+        from edgekit.registry.keys import public_key
+
+        with self._setting.working():
+            place, verifies = parse_rollout(repository, channel), public_key(key, self.data.start)
+            profile = self.data.board(board)
+            return write_follower(
+                place,
+                self.data.path(out),
+                (profile, self.data.toolchain(profile.toolchain)),
+                verifies,
+                minutes=minutes,
+                plain_http=plain_http,
+                events=self._setting.events,
+            )
 
     def move_rollout(
         self,

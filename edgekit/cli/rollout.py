@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from edgekit.cli.console import Console
-from edgekit.cli.options import Decorator, Group, json_option, pass_console, plain_http_option
+from edgekit.cli.options import (
+    Decorator,
+    Group,
+    board_option,
+    json_option,
+    pass_console,
+    plain_http_option,
+)
 
 if TYPE_CHECKING:
     from edgekit.registry.rollout import Move, Rollout, Version
@@ -89,6 +97,64 @@ def status(
         console.workspace.rollout(repository, channel, key=key, plain_http=plain_http),
         board,
     )
+
+
+@command.command("follower")
+@_repository_argument
+@_channel_option
+@board_option
+@click.option(
+    "--out",
+    "-o",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="The new folder.",
+)
+@click.option(
+    "--key",
+    metavar="NAME|FILE",
+    help="The publisher's public key: a name, or a .pub file.  [default: the only one]",
+)
+@click.option(
+    "--minutes",
+    type=click.IntRange(1, 10_000),
+    default=10,
+    show_default=True,
+    help="The time between two questions of a board, which asks up to as much later.",
+)
+@plain_http_option
+@json_option
+@pass_console
+def follower(
+    console: Console,
+    repository: str,
+    channel: str,
+    board_name: str | None,
+    out: Path,
+    key: str | None,
+    minutes: int,
+    plain_http: bool,
+) -> None:
+    """Write what a board needs to follow a channel by itself.
+
+    FOLDER gets a program for the board, the public key, and a service of systemd with its timer.
+    """
+    done = console.workspace.follower(
+        repository,
+        channel,
+        out,
+        board=board_name,
+        key=key,
+        minutes=minutes,
+        plain_http=plain_http,
+    )
+
+    def render() -> None:
+        console.heading(f"{done.path} holds what a {done.board} needs to follow {done.channel}")
+        console.fields([("files", ", ".join(done.files))])
+
+    console.report(done, render)
 
 
 def _mover(move: Move, help_text: str) -> None:

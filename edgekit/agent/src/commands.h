@@ -29,6 +29,7 @@ struct Command {
 extern const std::vector<Command> kCommands;
 
 int Attend(Arguments arguments);
+int Follow(Arguments arguments);
 int Info(Arguments arguments);
 int Run(Arguments arguments);
 int Bench(Arguments arguments);

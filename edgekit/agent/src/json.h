@@ -1,4 +1,4 @@
-// Writes JSON, one line a message. The agent never reads any.
+// Writes JSON, one line a message. json_reader.h reads what a registry holds.
 #pragma once
 
 #include <cstdint>

@@ -14,14 +14,15 @@ from support.needs import needs
 from support.registry import RegistryServer
 from support.source import ROOT
 
-pytestmark = needs("docker-registry")
+pytestmark = [needs("docker-registry"), needs("curl")]
 
 
 def test_the_page_as_it_stands(registry: RegistryServer, tmp_path: Path) -> None:
     page = (ROOT / "docs/registry.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
-    lines, rollouts = (
-        [line for line in block.splitlines() if line.startswith("edgekit ")] for block in blocks
+    lines, rollouts, boards = (
+        [line for line in block.splitlines() if line.startswith(("edgekit ", "board/"))]
+        for block in blocks
     )
     work = tmp_path / "work"
     work.mkdir()
@@ -61,3 +62,9 @@ def test_the_page_as_it_stands(registry: RegistryServer, tmp_path: Path) -> None
     assert said["rollout"]["version"]["manifest"] == again["digest"]
     assert "channel kitchen: paused" in paused
     assert "channel kitchen: back" in back
+
+    written, followed = (type_in(line) for line in boards)
+    assert "edgekit-agent, edgekit-follow.service, edgekit-follow.timer, kitchen.pub" in written
+    assert json.loads(followed)["outcome"] == "nothing"  # the only rollout was taken back
+    type_in(rollouts[0].replace("1%,10%,100%", "100%"))
+    assert json.loads(type_in(boards[1]))["outcome"] == "updated"
