@@ -50,6 +50,14 @@ def native_targets() -> dict[str, NativeTarget]:
         "agent tracker": NativeTarget(
             "tracker.cc", (AGENT / "tracker.cc", AGENT / "net.cc"), seeds.tracker_answers
         ),
+        "agent documents": NativeTarget(
+            "documents.cc",
+            tuple(
+                AGENT / f"{name}.cc"
+                for name in ("json_reader", "signed_documents", "ed25519", "sha2")
+            ),
+            seeds.registry_documents,
+        ),
         "app pictures": NativeTarget(
             "pictures.c", (APP / "picture.c", APP / "decode.c"), seeds.plain_pictures
         ),

@@ -16,8 +16,8 @@ from support.needs import needs
 
 TARGETS = all_targets()
 NATIVE = (
-    *("agent npy", "agent requests", "agent tracker", "app pictures"),
-    *("firmware frame", "firmware serve"),
+    *("agent npy", "agent requests", "agent tracker", "agent documents"),
+    *("app pictures", "firmware frame", "firmware serve"),
 )
 DAMAGED = 40
 NOT_ALL_TAKEN = {"json", "npy input"}

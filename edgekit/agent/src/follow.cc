@@ -166,13 +166,18 @@ class Follower {
            FileSize(link + "/model.so") > 0;
   }
 
-  // A version that ends the board, and not just its own process, is given up after a few tries.
+  // A version that ends the board, and not just its own process, is given up after a few tries. One
+  // without an end counts once the board has started again.
   static void CountTry(const std::string& attempt) {
     const std::vector<std::string> before = Words(At("trying"));
-    const bool again = before.size() == 3 && before[0] + " " + before[1] == attempt;
-    const long tries = again ? std::atol(before[2].c_str()) + 1 : 1;
+    const std::vector<std::string> boot = Words("/proc/sys/kernel/random/boot_id");
+    const std::string now = boot.empty() ? "unknown" : boot[0];
+    long tries = 1;
+    if (before.size() == 4 && before[0] + " " + before[1] == attempt) {
+      tries = std::atol(before[2].c_str()) + (before[3] == now ? 0 : 1);
+    }
     if (tries > kMostTries) throw BundleFailed("the board did not outlive its reference run");
-    WriteWhole(At("trying"), attempt + " " + std::to_string(tries) + "\n", true);
+    WriteWhole(At("trying"), attempt + " " + std::to_string(tries) + " " + now + "\n", true);
   }
 
   std::string Install(const Json& version, const std::string& attempt) {

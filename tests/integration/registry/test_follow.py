@@ -19,7 +19,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper
-from support.building import request_for
+from support.building import request_for, tmpfs
 from support.local_bundles import copied, resealed, with_patched_kernels
 from support.needs import needs
 from support.onnx_models import onnx_model
@@ -293,6 +293,56 @@ def test_a_board_without_power_goes_on_where_it_was(
     assert board.follow().outcome in ("updated", "current")
     assert board.current == second.digest
     assert board.follow().outcome == "current"
+
+
+def test_a_download_that_broke_off_goes_on(
+    boards: list[FollowingBoard],
+    repository: str,
+    registry: RegistryServer,
+    bundles: tuple[Bundle, Bundle],
+) -> None:
+    layers = json.loads(registry.document("net:1"))["layers"]
+    weights = max(layers, key=lambda layer: int(layer["size"]))["digest"].removeprefix("sha256:")
+    data = registry.blob(weights).read_bytes()
+    for board, begun in zip(boards, (data[:100_000], b"not the beginning of it"), strict=False):
+        parts = board.root / "follow/parts"
+        parts.mkdir(parents=True)
+        for folder in (board.root, board.root / "follow"):
+            folder.chmod(0o700)
+        (parts / f"{weights}.part").write_bytes(begun)
+    whole, damaged, *_ = boards
+
+    assert whole.follow().outcome == "updated"
+    assert f'{weights} HTTP/1.1" 206 {len(data) - 100_000} ' in registry.log
+
+    refused = damaged.follow()
+    assert (refused.status, "other content" in refused.trouble) == (1, True)
+    assert damaged.follow().outcome == "updated"
+    assert {board.current for board in (whole, damaged)} == {bundles[0].digest}
+
+
+@needs("mounts")
+def test_a_full_disk_keeps_what_is_there(boards: list[FollowingBoard], tmp_path: Path) -> None:
+    board = boards[0]
+    board.root.mkdir()
+    inside = ["unshare", "-rm", "sh", "-c", f'{tmpfs("size=600k")} && shift && exec "$@"', "sh"]
+    done = subprocess.run(
+        [*inside, str(board.root), *board.words()], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 1
+    assert "the disk is full" in json.loads(done.stdout.splitlines()[-1])["error"]
+    assert board.follow().outcome == "updated"
+
+
+def test_a_version_that_ends_the_board_is_given_up(
+    boards: list[FollowingBoard], repository: str, workspace: edgekit.Workspace
+) -> None:
+    rollout = workspace.rollout(repository, "kitchen")
+    attempt = f"{rollout.version.manifest} {rollout.counter}"
+    for board, tries, outcome in zip(boards, (2, 3), ("updated", "failed"), strict=False):
+        (board.root / "follow").mkdir(parents=True, mode=0o700)
+        (board.root / "follow/trying").write_text(f"{attempt} {tries} another-start\n")
+        assert board.follow().outcome == outcome
 
 
 @needs("systemd")
