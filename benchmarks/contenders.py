@@ -60,7 +60,7 @@ class _Library:
         self._program = Program(str(bundled.library), 1, print)
         self._copies = ctypes.CDLL(str(bundled.library))
         self._regions = bundled.regions
-        self._call = self._program.prepare([_aligned(given)])
+        self._call = self._program.prepare([aligned(given)])
 
     def call(self) -> None:
         self._call()
@@ -72,7 +72,7 @@ class _Library:
         return sum(int(self._copies[f"edgekit_copied_{name}"]()) for name in self._regions)
 
 
-def _aligned(values: np.ndarray) -> np.ndarray:
+def aligned(values: np.ndarray) -> np.ndarray:
     """Where TVM has its own tensors: at a multiple of 64 bytes."""
     room = np.empty(values.nbytes + 64, np.uint8)
     start = -room.ctypes.data % 64
@@ -103,7 +103,7 @@ class _Alone:
             raise RuntimeError("ncnn does not take the network")
         self._network = ctypes.c_void_p(loaded)
         self._count = len(written.outputs)
-        self._given = _aligned(np.ascontiguousarray(given))
+        self._given = aligned(np.ascontiguousarray(given))
         extents = (1, 1, *written.shape)[-3:]
         self._arguments = (ctypes.c_void_p(self._given.ctypes.data), *extents)
 

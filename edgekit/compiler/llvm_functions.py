@@ -34,6 +34,10 @@ class Functions:
         self._texts[name] = "\n".join((head, *lines, "}"))
         return tirx.call_pure_extern(dtype, name, *operands)
 
+    def declare(self, text: str) -> None:
+        """Declare a function that others call."""
+        self._texts[text] = text
+
     def defined_in(self, body: Any) -> Any:
         """Return the body of a kernel that defines the functions for its whole module."""
         text = "\n".join(self._texts.values())

@@ -27,6 +27,8 @@ from edgekit.compiler.passes.defined_arithmetic import defined_arithmetic
 from edgekit.compiler.passes.exact_differences import exact_differences
 from edgekit.compiler.passes.finish import compare_booleans, keep_on_stack, take_maximum
 from edgekit.compiler.passes.propagate_nan import propagate_nan
+from edgekit.compiler.passes.vector_math import vector_math
+from edgekit.compiler.passes.whole_vectors import whole_vectors
 from edgekit.profiles.architecture import architecture_of
 
 ALIGNMENT = 64
@@ -106,6 +108,7 @@ def _for_halves(functions: Mapping[str, Any], target: Any) -> Any:
 
 _LOOPS = [
     exact_differences(),
+    whole_vectors(),
     blocks.CanonicalizeLoop(),
     blocks.LowerInitBlock(),
     blocks.PlanAndUpdateBufferAllocationLocation(),
@@ -140,6 +143,7 @@ _CODE = [
     transform.FP8StorageLegalize(),
     transform.BF16StorageLegalize(),
     take_maximum(),
+    vector_math(),
     transform.LowerTVMBuiltin(),
     transform.LowerIntrin(),
     propagate_nan(),

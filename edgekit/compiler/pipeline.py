@@ -28,6 +28,7 @@ from edgekit.compiler.passes.lower_index_checks import clamp_indices, lower_inde
 from edgekit.compiler.passes.name_layers import name_layers, share_kernels
 from edgekit.compiler.passes.pack_int8 import pack_int8
 from edgekit.compiler.passes.pack_pairs import pack_pairs
+from edgekit.compiler.passes.pack_resizes import pack_resizes
 from edgekit.compiler.passes.pack_weights import pack_weights
 from edgekit.compiler.passes.plain_names import plain_names
 from edgekit.compiler.passes.plan_memory import plan_memory
@@ -176,6 +177,7 @@ def for_cpu(target: Any, choices: Choices = NO_CHOICES) -> tuple[Phase, ...]:
                 pack_weights(machine, choices),
                 *([pack_int8(machine, dot)] if dot else []),
                 pack_pairs(machine),
+                pack_resizes(),
                 transform.DeadCodeElimination(),
             ],
         ),

@@ -37,9 +37,6 @@ def main(kind: type[Workbench] | None = None) -> None:
     if setup.yields:
         yield_to_others()
     load_tvm()
-    from edgekit.compiler.schedules.vector_math import use_vector_math
-
-    use_vector_math()
     workbench = (kind or Workbench)(setup)
     while True:
         order = channel.next()

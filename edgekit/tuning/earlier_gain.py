@@ -63,10 +63,8 @@ def kernel_calls(model: Model, target: Target) -> Counter[str]:
 
     from edgekit.backends.offloading import fused_for
     from edgekit.compiler.schedules.kernels import key_of
-    from edgekit.compiler.schedules.vector_math import use_vector_math
     from edgekit.tuning.kernels import calls_of
 
-    use_vector_math()
     module = fused_for(model, tvm.target.Target(target.as_json()))
     found: Counter[str] = Counter()
     for function, _, times in calls_of(module):

@@ -26,7 +26,6 @@ from edgekit.compiler.schedules.machine import Machine
 from edgekit.compiler.schedules.packed import convolution, dense, output_size
 from edgekit.compiler.schedules.problem import Problem, Window
 from edgekit.compiler.schedules.tiles import Tile, choose_tile
-from edgekit.compiler.schedules.vector_math import use_vector_math
 from edgekit.models.model import import_model
 from edgekit.tuning.messages import FindTasks, Subject, Task
 
@@ -45,7 +44,6 @@ class FoundKernel:
 
 def tasks_of(order: FindTasks, target: Any, machine: Machine) -> list[Task]:
     """Return the tasks with the most work first."""
-    use_vector_math()
     selection = selection_of(order.offload) if order.offload.backends else None
     module = fused_for(import_model(order.source), target, offload=selection)
     calls: Counter[str] = Counter()

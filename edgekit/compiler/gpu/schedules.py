@@ -19,7 +19,6 @@ from edgekit.compiler.gpu.tiles import schedule_tiles
 from edgekit.compiler.rewriting import module_pass
 from edgekit.compiler.schedules.apply import RULE_ATTRIBUTE, schedule_function
 from edgekit.compiler.schedules.machine import Machine
-from edgekit.compiler.schedules.vector_math import use_vector_math
 from edgekit.profiles.gpu import OpenCl
 
 Rule = Callable[[s_tir.Schedule, int], bool]
@@ -27,7 +26,6 @@ Rule = Callable[[s_tir.Schedule, int], bool]
 
 def schedule_for_gpu(limits: OpenCl, machine: Machine, host: Any) -> Any:
     """Return the pass that schedules each kernel for the GPU, or for the CPU where it can't."""
-    use_vector_math()
 
     def transform(module: Any, context: Any) -> Any:
         del context

@@ -165,6 +165,7 @@ def _by_phases(self: Mover, call: Any, weight: Array) -> Any:
     return relax.op.strided_slice(value, [1, 2], [top, left], [top + height, left + width])
 
 
+_CONVOLUTIONS = frozenset({"relax.nn.conv2d", "relax.nn.conv2d_transpose"})
 _FIRST = Direction(
     order=TO_FIRST,
     back=TO_LAST,
@@ -182,6 +183,11 @@ _LAST = Direction(
     new="NHWC",
     kernel="HWIO",
     rules={**EITHER_WAY, **ONLY_LAST, **for_each(_transposed, "nn.conv2d_transpose")},
-    anchors=frozenset({"relax.nn.conv2d", "relax.nn.conv2d_transpose"}),
+    anchors=_CONVOLUTIONS | (WINDOWS.keys() - {"relax.nn.adaptive_avg_pool2d"}),
+    least_channels=8,
 )
-_LAST_AND_PLAIN = replace(_LAST, rules={**_LAST.rules, **for_each(_plain, "nn.conv2d_transpose")})
+_LAST_AND_PLAIN = replace(
+    _LAST,
+    rules={**_LAST.rules, **for_each(_plain, "nn.conv2d_transpose")},
+    anchors=_CONVOLUTIONS,
+)

@@ -44,6 +44,8 @@ class Direction:
     """The operators that take images in the new order. All others resist."""
     anchors: frozenset[str]
     """The operators for which a float32 image in the old order is converted."""
+    least_channels: int = 1
+    """The channels from which a pool or a resize alone is worth a conversion."""
     float_networks_only: bool = False
     """Whether to leave alone any function but one block without quantisation. In a quantised model
     floats only stand for the integers around them, and backends recognise those by their form."""
@@ -161,9 +163,11 @@ class Mover(relax.PyExprMutator):  # type: ignore[misc]
         """Return the image that an operator reads in the new order; None if nothing asks for it."""
         if not _has_old_layout(call.attrs, self.direction):
             return None
-        if is_anchor(call, self.direction):
-            return self.moved(call.args[0])
-        return self.known(call.args[0])
+        known = self.known(call.args[0])
+        if known is not None or not is_anchor(call, self.direction):
+            return known
+        channels = shape_of(call.args[0])[self.direction.old.index("C")]
+        return self.moved(call.args[0]) if channels >= self.direction.least_channels else None
 
     def value(self, expression: Any) -> Any:
         return self.lookup_binding(expression) if isinstance(expression, relax.Var) else None

@@ -13,6 +13,8 @@ from tvm.tirx import compilation_pipeline
 from edgekit.compiler.passes.defined_arithmetic import defined_arithmetic
 from edgekit.compiler.passes.exact_differences import exact_differences
 from edgekit.compiler.passes.propagate_nan import propagate_nan
+from edgekit.compiler.passes.vector_math import vector_math
+from edgekit.compiler.passes.whole_vectors import whole_vectors
 from edgekit.compiler.rewriting import on_bodies, on_kernels
 from edgekit.profiles.architecture import architecture
 
@@ -34,12 +36,12 @@ def _pipeline() -> tuple[Any, Any, Any]:
     lower, finish_host, finish_device = compilation_pipeline.get_tir_pipeline("s_tir")
 
     def begin(module: Any) -> Any:
-        return lower(exact_differences()(module))
+        return lower(whole_vectors()(exact_differences()(module)))
 
     def finish() -> Any:
         return tvm.ir.transform.Sequential(
             [
-                *(keep_on_stack(), take_maximum(), finish_host()),
+                *(keep_on_stack(), take_maximum(), vector_math(), finish_host()),
                 *(propagate_nan(), defined_arithmetic(), compare_booleans()),
             ]
         )

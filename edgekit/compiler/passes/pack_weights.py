@@ -19,9 +19,12 @@ from edgekit.compiler.rewriting import integers, is_call, operator_of, rewriting
 from edgekit.compiler.schedules.choices import NO_CHOICES, Choices
 from edgekit.compiler.schedules.machine import Machine
 from edgekit.compiler.schedules.packed import (
+    along,
     convolution,
     dense,
+    dense_along,
     depthwise,
+    few,
     pack_columns,
 )
 from edgekit.compiler.schedules.packed_winograd import pack_kernel, winograd
@@ -109,6 +112,9 @@ class _Packer(relax.PyExprMutator):  # type: ignore[misc]
         self, data: Any, weight: np.ndarray, window: Window, groups: int, shape: tuple[int, ...]
     ) -> Any:
         _, lines, pixels, channels = shape
+        if groups == 1 and few(channels, weight.shape[2], self._machine.lanes):
+            kernel = as_constant(np.ascontiguousarray(weight.transpose(3, 0, 1, 2)))
+            return self._kernel(lambda d, w: along(d, w, window), data, kernel, "convolution")
         problem = convolution_problem(shape_of(data), weight.shape[:3], window, groups, channels)
         measured = self._choices.tile_of(problem.key)
 
@@ -145,6 +151,9 @@ class _Packer(relax.PyExprMutator):  # type: ignore[misc]
         if len(shape_of(data)) < 2 or str(data.ty.dtype) != "float32" or 0 in shape_of(call):
             return call
         columns = weight.shape[1]
+        if few(columns, len(weight), self._machine.lanes):
+            turned = as_constant(np.ascontiguousarray(weight.T))
+            return self._kernel(dense_along, data, turned, "dense")
         problem = dense_problem(shape_of(data), len(weight), columns)
         measured = self._choices.tile_of(problem.key)
 

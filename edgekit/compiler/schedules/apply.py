@@ -7,10 +7,11 @@ from functools import partial
 from typing import Any
 
 import tvm
-from tvm import s_tir
+import tvm_ffi
+from tvm import ir, s_tir
 
 from edgekit.compiler.rewriting import on_kernels
-from edgekit.compiler.schedules.blocks import blocks_of, called_in, run_parallel
+from edgekit.compiler.schedules.blocks import Block, blocks_of, run_parallel
 from edgekit.compiler.schedules.choices import FAMILIES, NO_CHOICES, Choice, Choices, TraceChoice
 from edgekit.compiler.schedules.depthwise import schedule_depthwise
 from edgekit.compiler.schedules.generic import schedule_generic
@@ -19,29 +20,46 @@ from edgekit.compiler.schedules.kernels import exact_key_of, key_of
 from edgekit.compiler.schedules.machine import Machine
 from edgekit.compiler.schedules.pair import schedule_pair
 from edgekit.compiler.schedules.product import schedule_product
+from edgekit.compiler.schedules.starts import finite_starts, infinite_starts
 from edgekit.compiler.schedules.trace import schedule_by_trace
-from edgekit.compiler.schedules.vector_math import use_vector_math
 from edgekit.compiler.schedules.winograd import schedule_winograd
 
 ONE_BY_ONE = frozenset(
     f"tirx.{name}"
+    for name in ("atan2", "copysign", "fmod", "hypot", "ldexp", "nextafter", "popcount")
+)
+"""Functions that LLVM has for single numbers only."""
+ONE_BY_ONE_IN_DOUBLE = frozenset(
+    f"tirx.{name}"
     for name in (
-        *("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "copysign", "cosh", "fmod"),
-        *("hypot", "ldexp", "log1p", "nextafter", "popcount", "sinh"),
+        *("acos", "acosh", "asin", "asinh", "atan", "atanh"),
+        *("cosh", "erf", "log1p", "sinh"),
     )
 )
-"""Functions that LLVM has for single numbers only, in at least one precision."""
+"""The same of double precision. In single precision they are those of passes/vector_math.py."""
 
 
 def schedule_scalar(schedule: s_tir.Schedule, machine: Machine) -> bool:
     blocks = blocks_of(schedule) or []
-    if all(called_in(schedule, block).isdisjoint(ONE_BY_ONE) for block in blocks):
+    if not any(_is_one_by_one(schedule, block) for block in blocks):
         return False
     for block in blocks:
         loops = list(schedule.get_loops(block.handle))[: len(block.spatial)]
         if loops:
             run_parallel(schedule, loops, block.work, machine)
     return True
+
+
+def _is_one_by_one(schedule: s_tir.Schedule, block: Block) -> bool:
+    found: list[bool] = []
+
+    def look(call: Any) -> None:
+        name = str(getattr(call.op, "name", ""))
+        is_double = str(call.ty) == "float64"
+        found.append(name in ONE_BY_ONE or (is_double and name in ONE_BY_ONE_IN_DOUBLE))
+
+    tvm_ffi.structural_walk(schedule.get(block.handle).body, (ir.Call, look))
+    return any(found)
 
 
 Rule = Callable[..., bool]
@@ -95,17 +113,20 @@ def _by_trace(schedule: s_tir.Schedule, machine: Machine, choice: TraceChoice) -
 
 
 def _scheduled(function: Any, name: str, rule: Rule, machine: Machine) -> Any | None:
-    schedule = s_tir.Schedule(tvm.IRModule({"main": function}))
+    finite = finite_starts(function)
+    schedule = s_tir.Schedule(tvm.IRModule({"main": function if finite is None else finite}))
     try:
         taken = rule(schedule, machine)
     except s_tir.ScheduleError:
         return None
-    return schedule.mod["main"].with_attr(RULE_ATTRIBUTE, name) if taken else None
+    if not taken:
+        return None
+    scheduled = schedule.mod["main"].with_attr(RULE_ATTRIBUTE, name)
+    return scheduled if finite is None else infinite_starts(scheduled)
 
 
 def schedule_kernels(machine: Machine, choices: Choices = NO_CHOICES) -> Any:
     """Return the pass that schedules every kernel, with measured choices where there are any."""
-    use_vector_math()
     picked = choices.of_kernel
 
     def scheduled(function: Any) -> Any:

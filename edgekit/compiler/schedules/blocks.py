@@ -10,6 +10,7 @@ import tvm_ffi
 from tvm import ir, s_tir, tirx
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 
+from edgekit.compiler.passes.whole_vectors import LANES, REST
 from edgekit.compiler.schedules.machine import Machine
 
 
@@ -110,15 +111,18 @@ def vectorize_innermost(schedule: s_tir.Schedule, loop: LoopRV, machine: Machine
     if extent == 1:
         return
     if extent > 2 * machine.lanes:
-        width = (
-            machine.lanes
-            if extent % machine.lanes == 0
-            else largest_divisor(extent, 2 * machine.lanes)
-        )
-        if width < machine.lanes // 2:
-            width = machine.lanes
-        _, loop = schedule.split(loop, [None, width])
+        _, loop = in_vectors(schedule, loop, machine.lanes)
     schedule.vectorize(loop)
+
+
+def in_vectors(schedule: s_tir.Schedule, loop: LoopRV, lanes: int) -> tuple[LoopRV, LoopRV]:
+    """Split a loop into whole vectors and a shorter last one (passes/whole_vectors.py)."""
+    rest = extent_of(schedule, loop) % lanes
+    vectors, lane = schedule.split(loop, [None, lanes])
+    if rest:
+        schedule.annotate(vectors, REST, rest)
+        schedule.annotate(lane, LANES, lanes)
+    return vectors, lane
 
 
 def vectorize_panel(schedule: s_tir.Schedule, loop: LoopRV, machine: Machine) -> None:

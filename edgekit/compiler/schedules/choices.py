@@ -17,7 +17,7 @@ from edgekit.compiler.schedules.trace_text import check_trace
 if TYPE_CHECKING:
     from edgekit.compiler.schedules.machine import Machine
 
-VERSION = 3
+VERSION = 4
 """The version of the rules: raise it when one makes other code, which invalidates measurements."""
 
 EXACTLY = "/"

@@ -4,22 +4,30 @@ Steps that move or change single elements become part of their reader, unless th
 many times and are expensive. Each remaining block gets its loops in the order results, sums, the
 last axis of the results: that axis is contiguous in memory and is computed a vector at a time. A
 sum along the last axis itself is computed as one partial sum per lane of a vector, and these are
-added up.
+added up. The rest of a line that vectors don't divide is a shorter vector.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
 
 import tvm_ffi
-from tvm import s_tir
+from tvm import ir, s_tir, tirx
 from tvm.s_tir import ScheduleError
+from tvm.s_tir.schedule import LoopRV
+from tvm.sym import Analyzer
 
+from edgekit.compiler.passes.vector_math import FORMULAS
 from edgekit.compiler.schedules.blocks import (
     Block,
     blocks_of,
     called_in,
     extent_of,
+    in_vectors,
     largest_divisor,
     run_parallel,
     vectorize_innermost,
@@ -31,9 +39,9 @@ _SMALL = 60
 """The most nodes of an expression that is repeated for each reader."""
 _MOST_ROWS, _MOST_LANES = 32, 16
 """The largest tile of a transposition: as many lines of the cache as there are lanes."""
-_DEAR = frozenset(
-    f"tirx.{name}" for name in ("exp", "tanh", "erf", "log", "pow", "sigmoid", "sqrt", "rsqrt")
-)
+_DEAR = frozenset(f"tirx.{name}" for name in (*FORMULAS, "sqrt", "rsqrt"))
+_SUMS_AT_ONCE = 4
+"""Vectors of partial sums of a single result, so that none waits for the one before it."""
 
 
 def schedule_generic(
@@ -102,10 +110,14 @@ def order_loops(schedule: s_tir.Schedule, block: Block, machine: Machine) -> Non
     loops = list(schedule.get_loops(block.handle))
     results, sums = loops[: len(block.spatial)], loops[len(block.spatial) :]
     if not results:
+        # TVM makes no partial sums of a tensor without axes.
         return
     if not sums and (tile := _transposed_tile(schedule, block)):
         _transpose(schedule, block, tile, machine)
     elif not sums:
+        if block.spatial[-1] % machine.lanes and _is_one_line(schedule, block):
+            count = _adjacent_axes(block.spatial, machine.lanes)
+            results[-count:] = [schedule.fuse(*results[-count:])]
         *outer, last = results
         if outer:
             run_parallel(schedule, outer, block.work, machine)
@@ -116,13 +128,36 @@ def order_loops(schedule: s_tir.Schedule, block: Block, machine: Machine) -> Non
         _sum_along(schedule, block, machine)
 
 
+def _is_one_line(schedule: s_tir.Schedule, block: Block) -> bool:
+    """Return whether a block reads each tensor element by element, in the order in which it writes
+    its own: all axes are then one."""
+    body = schedule.get(block.handle)
+    variables = [each.var for each in body.iter_vars]
+    regions = [*body.reads, *body.writes]
+    shape = regions[-1].source.shape
+    return all(
+        len(region.region) == len(variables)
+        and bool(tvm_ffi.structural_equal(region.source.shape, shape))
+        and _reads_at(region, variables)
+        for region in regions
+    )
+
+
+def _reads_at(region: Any, variables: Sequence[Any]) -> bool:
+    """Return whether the last indices of a region are these variables."""
+    last = list(region.region)[-len(variables) :]
+    return len(last) == len(variables) and all(
+        each.min.same_as(variable) for each, variable in zip(last, variables, strict=True)
+    )
+
+
 def _sum_side_by_side(schedule: s_tir.Schedule, block: Block, machine: Machine) -> None:
     """Compute many sums at once, one in each lane."""
     loops = list(schedule.get_loops(block.handle))
     *outer, last = loops[: len(block.spatial)]
     sums = loops[len(block.spatial) :]
     if extent_of(schedule, last) > 2 * machine.lanes:
-        panel, last = schedule.split(last, [None, machine.lanes])
+        panel, last = in_vectors(schedule, last, machine.lanes)
         outer.append(panel)
     schedule.reorder(*outer, *sums, last)
     if outer:
@@ -135,20 +170,69 @@ def _sum_along(schedule: s_tir.Schedule, block: Block, machine: Machine) -> None
     """Compute one sum at a time, as one partial sum per lane."""
     loops = list(schedule.get_loops(block.handle))
     results, sums = loops[: len(block.spatial)], loops[len(block.spatial) :]
-    width = largest_divisor(block.reduced[-1], machine.lanes)
-    if width < 4 or block.reduced[-1] < 2 * width:
-        run_parallel(schedule, results, block.work, machine)
-        schedule.decompose_reduction(block.handle, sums[0])
+    line = _line_of_sums(schedule, block, sums, machine)
+    extent = extent_of(schedule, line)
+    width = machine.lanes
+    while width > extent // 2:
+        width //= 2
+    if width < 4:
+        if results:
+            run_parallel(schedule, results, block.work, machine)
+        schedule.decompose_reduction(
+            block.handle, schedule.get_loops(block.handle)[len(results[:1])]
+        )
         return
-    _, lane = schedule.split(sums[-1], [None, width])
+    if block.spatial.count(1) == len(block.spatial) and extent >= 4 * _SUMS_AT_ONCE * width:
+        width *= _SUMS_AT_ONCE
+    _, lane = in_vectors(schedule, line, width)
     parts = schedule.rfactor(lane, len(block.spatial))
     *before, lane = schedule.get_loops(parts)
     schedule.reorder(*before, lane)
     schedule.vectorize(lane)
-    for made in (parts, block.handle):
+    for made in (parts, block.handle) if results else ():
         run_parallel(schedule, list(schedule.get_loops(made))[: len(results)], block.work, machine)
     # The results are one loop now.
-    schedule.decompose_reduction(parts, schedule.get_loops(parts)[1])
+    schedule.decompose_reduction(parts, schedule.get_loops(parts)[len(results[:1])])
+
+
+def _line_of_sums(
+    schedule: s_tir.Schedule, block: Block, sums: Sequence[LoopRV], machine: Machine
+) -> LoopRV:
+    """Return the last loop of a sum, with those before it over elements that are adjacent too."""
+    body = schedule.get(block.handle)
+    variables = [each.var for each in body.iter_vars][-len(sums) :]
+    reads = [region for region in body.reads if list(region.region)]
+    adjacent = next(
+        count
+        for count in range(len(sums), 0, -1)
+        if count == 1 or all(_reads_at(region, variables[-count:]) for region in reads)
+    )
+    count = _adjacent_axes(block.reduced[-adjacent:], machine.lanes)
+    return schedule.fuse(*sums[-count:]) if count > 1 else sums[-1]
+
+
+def _adjacent_axes(extents: Sequence[int], lanes: int) -> int:
+    """Return how many of the last axes can be one line, so that TVM sees that its vectors are
+    contiguous: it cancels the divisions in their indices in turn, and not always."""
+    for count in range(len(extents), 1, -1):
+        if _cancel(extents[-count:], lanes):
+            return count
+    return 1
+
+
+@cache
+def _cancel(extents: tuple[int, ...], lanes: int) -> bool:
+    analyzer = Analyzer()
+    vector, lane = (tirx.Var(name, "int64") for name in ("vector", "lane"))
+    analyzer.bind(vector, ir.Range(0, max(math.prod(extents) // lanes, 1)))
+    analyzer.bind(lane, ir.Range(0, lanes))
+    line = vector * lanes + lane
+    place: Any = tirx.const(0, "int64")
+    for axis, extent in enumerate(extents):
+        inner = math.prod(extents[axis + 1 :])
+        index = tirx.floordiv(line if axis == 0 else tirx.floormod(line, inner * extent), inner)
+        place = place + analyzer.simplify(index) * inner
+    return bool(tvm_ffi.structural_equal(analyzer.simplify(place), analyzer.simplify(line)))
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from tvm import te, tirx
 from edgekit.compiler.schedules.problem import NOTE, Window, convolution_problem, dense_problem
 from edgekit.compiler.schedules.tiles import Tile
 
-PAD, CONVOLUTION, DEPTHWISE, DENSE, CROP = (
-    f"edgekit_{name}" for name in ("pad", "convolution", "depthwise", "dense", "crop")
+PAD, CONVOLUTION, DEPTHWISE, DENSE, ALONG, CROP = (
+    f"edgekit_{name}" for name in ("pad", "convolution", "depthwise", "dense", "along", "crop")
 )
 """Names of blocks."""
 
@@ -85,6 +85,43 @@ def depthwise(data: Any, weight: Any, window: Window) -> Any:
         return te.sum(value * weight[ky, kx, c], axis=[ky, kx])
 
     return te.compute((batch, out_height, out_width, channels), element, name=DEPTHWISE)
+
+
+def along(data: Any, weight: Any, window: Window) -> Any:
+    """Convolve `data` (N, H, W, C) with `weight` (O, KH, KW, C), for so few results of each pixel
+    that they fill no vector: a vector holds channels of the image instead."""
+    batch, height, width, _ = size = _size(data, window)
+    channels, rows, columns, inputs = (int(extent) for extent in weight.shape)
+    padded = copied(data, size, window)
+    (down, right), (skip_y, skip_x) = window.strides, window.dilation
+    lines, pixels = output_size((height, width), (rows, columns), window)
+    ky = te.reduce_axis((0, rows), "ky")
+    kx = te.reduce_axis((0, columns), "kx")
+    ci = te.reduce_axis((0, inputs), "ci")
+
+    def element(n: Any, y: Any, x: Any, o: Any) -> Any:
+        value = padded[n, y * down + ky * skip_y, x * right + kx * skip_x, ci]
+        return te.sum(value * weight[o, ky, kx, ci], axis=[ky, kx, ci])
+
+    return te.compute((batch, lines, pixels, channels), element, name=ALONG)
+
+
+def dense_along(data: Any, weight: Any) -> Any:
+    """Multiply `data` (…, K) by `weight` (columns, K), for few columns."""
+    k = te.reduce_axis((0, int(weight.shape[1])), "k")
+    shape = (*(int(extent) for extent in data.shape[:-1]), int(weight.shape[0]))
+
+    def element(*index: Any) -> Any:
+        *row, column = index
+        number = (*row, k)
+        return te.sum(data[number] * weight[column, k], axis=k)
+
+    return te.compute(shape, element, name=ALONG)
+
+
+def few(columns: int, depth: int, lanes: int) -> bool:
+    """Return whether vectors along the sum are fuller than vectors of columns."""
+    return 4 * columns <= lanes and depth >= 2 * lanes
 
 
 def dense(data: Any, weight: Any, columns: int, tile_of: TileOf) -> Any:

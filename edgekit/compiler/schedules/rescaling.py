@@ -7,6 +7,7 @@ ARM has an instruction.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -14,8 +15,6 @@ import tvm
 import tvm_ffi
 from tvm import tirx
 from tvm.ir.op import register_op_attr
-
-from edgekit.compiler.schedules.vector_math import bound
 
 _NAME = "tirx.edgekit_rescale"
 _PURE = 1
@@ -50,9 +49,9 @@ def _lowered(call: Any) -> Any:
     target = tvm.target.Target.current(allow_none=True)
     triple = "" if target is None else str(target.attrs.get("mtriple", ""))
     if triple.startswith("aarch64") and lanes == 4:
-        return bound(_llvm("sqrdmulh", value, factor), lambda high: _rounded_on_arm(high, shift))
+        return _bound(_llvm("sqrdmulh", value, factor), lambda high: _rounded_on_arm(high, shift))
     product = _by_pairs(value, factor, lanes) if lanes % 2 == 0 else _one_by_one(value, factor)
-    return bound(
+    return _bound(
         product,
         lambda high: tirx.shift_right(high + half + tirx.bitwise_and(_sign(high), lean), shift),
     )
@@ -81,7 +80,7 @@ def _by_pairs(value: Any, factor: Any, lanes: int) -> Any:
         )
 
     pairs, others = tirx.reinterpret(wide, value), tirx.reinterpret(wide, factor)
-    joined = bound(pairs, lambda a: bound(others, lambda b: of_pairs(a, b)))
+    joined = _bound(pairs, lambda a: _bound(others, lambda b: of_pairs(a, b)))
     return tirx.reinterpret(f"int32x{lanes}", joined)
 
 
@@ -106,3 +105,9 @@ def _llvm(name: str, *operands: Any) -> Any:
 
 def _like(number: int, dtype: str) -> Any:
     return tirx.const(number, dtype)
+
+
+def _bound(value: Any, formula: Callable[[Any], Any]) -> Any:
+    """Return the formula of a value that is computed once."""
+    variable = tirx.Var("v", str(value.ty))
+    return tirx.Let(variable, value, formula(variable))

@@ -101,7 +101,10 @@ def _cost_of_pairs(pixels: int, channels: int, tile: Tile) -> float:
 
 def _widths(channels: int, machine: Machine, whole: bool) -> list[int]:
     most = _MOST_VECTORS * machine.lanes
-    if whole or channels < machine.lanes:
+    if channels < machine.lanes and not whole:
+        # LLVM takes a vector of another width apart.
+        return [1 << (channels - 1).bit_length()]
+    if whole:
         return [width for width in range(1, min(channels, most) + 1) if channels % width == 0]
     return [vectors * machine.lanes for vectors in range(1, _MOST_VECTORS + 1)]
 
