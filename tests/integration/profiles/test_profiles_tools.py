@@ -13,7 +13,7 @@ from edgekit.cross.toolchain import find_compiler
 from edgekit.profiles.board import board_names, load_board
 from edgekit.profiles.toolchain import load_toolchain
 
-BOARDS = [name for name in board_names() if name != "local"]
+BOARDS = [name for name in board_names() if not load_board(name).is_host]
 
 # What GCC defines when it may use an instruction set of a Cortex-M.
 MACROS = {
