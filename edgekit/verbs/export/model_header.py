@@ -36,8 +36,6 @@ struct TensorInfo {{
 inline constexpr char kName[] = {name};
 inline constexpr char kProgram[] = {program};
 
-inline constexpr bool kVaries = {varies};
-
 inline const std::vector<TensorInfo> kInputs = {{
 {inputs}
 }};
@@ -55,16 +53,9 @@ def model_header(manifest: Manifest, program: str) -> str:
         version=__version__,
         name=c_string(manifest.model.name),
         program=c_string(program),
-        varies="true" if varies(manifest) else "false",
         inputs=_lines(entry.spec for entry in manifest.inputs),
         outputs=_lines(entry.spec for entry in manifest.outputs),
     )
-
-
-def varies(manifest: Manifest) -> bool:
-    """Tell whether the size of an input or output differs from run to run."""
-    inputs, outputs = manifest.inputs, manifest.outputs
-    return any(spec.varying for spec in (*(e.spec for e in inputs), *(e.spec for e in outputs)))
 
 
 def _lines(specs: Iterable[TensorSpec]) -> str:

@@ -1,4 +1,4 @@
-"""Writes what calls the model from Python, Rust and Go. C and C++ have edgekit.h."""
+"""Writes what calls the model from Python, Rust and Go. C has edgekit.h, and C++ edgekit.hpp."""
 
 from __future__ import annotations
 
@@ -48,8 +48,7 @@ def write_wrappers(folder: Path, bundle: Bundle, arch: str) -> Mapping[str, int]
         write_tensor(folder / "python" / f"state-{place}.npy", first[name])
     sizes = {language: _size(folder / language) for language in _LANGUAGES}
     source = folder / "src"
-    plus = (source / name for name in ("predictor.h", "predictor.cc", "model.h", "tensor.h"))
-    own = {"C": _size(source / INTERFACE.name), "C++": sum(map(_size, plus))}
+    own = {"C": _size(source / INTERFACE.name), "C++": _size(source / "edgekit.hpp")}
     return {**own, **{name.capitalize(): size for name, size in sizes.items()}}
 
 

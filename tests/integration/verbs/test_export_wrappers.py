@@ -166,6 +166,47 @@ def assert_as_expected(app: Path, folder: Path) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
+CPP = """
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include "edgekit.hpp"
+
+int main(int, char** arguments) try {
+  edgekit::Model model(arguments[1], 1);
+  std::ifstream file(arguments[2], std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  const edgekit::Spec& spec = model.inputs.at(0);
+  std::cout << spec.name << ' ' << edgekit::Typed(spec.dtype, spec.smallest, spec.shape) << '\\n';
+  const edgekit::Array image(spec.shape, bytes.data(), bytes.size());
+  std::ofstream out("output-0.raw", std::ios::binary);
+  for (float value : model.Run({image})[0].As<float>()) {
+    out.write(reinterpret_cast<const char*>(&value), sizeof value);
+  }
+} catch (const std::exception& error) {
+  std::cerr << error.what() << '\\n';
+  return 1;
+}
+"""
+
+
+def test_the_header_for_cpp_needs_no_other_file(app: Path, tmp_path: Path) -> None:
+    for name in ("edgekit.h", "edgekit.hpp"):
+        shutil.copyfile(app / "src" / name, tmp_path / name)
+    (tmp_path / "main.cc").write_text(CPP)
+    flags = ("-std=c++17", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror")
+    checked(("g++", *flags, "main.cc", "-ldl", "-o", "program"), tmp_path)
+    np.load(app / "sample" / "input-0.npy").tofile(tmp_path / "input.raw")
+    library = app / "lib" / "model.so"
+    assert checked(("./program", library, "input.raw"), tmp_path) == "image float32[1, 3, 8, 8]\n"
+    assert_as_expected(app, tmp_path)
+    (tmp_path / "short.raw").write_bytes(b"1234")
+    short = ["./program", library, "short.raw"]
+    ended = subprocess.run(short, cwd=tmp_path, capture_output=True, text=True)
+    said = "the input image is float32[1, 3, 8, 8], not 4 bytes of [1, 3, 8, 8]\n"
+    assert (ended.returncode, ended.stderr) == (1, said)
+
+
 @needs("rust")
 def test_the_rust_example_gives_what_the_oracle_does(app: Path, tmp_path: Path) -> None:
     # rustup's compilers lie in the user's home, which a session of tests replaces.

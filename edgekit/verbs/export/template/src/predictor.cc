@@ -1,29 +1,7 @@
 #include "predictor.h"
 
-#include <dlfcn.h>
-
 namespace app {
 namespace {
-
-template <typename Function>
-Function* Symbol(void* library, const char* name) {
-  void* found = dlsym(library, name);
-  if (found == nullptr) {
-    throw std::runtime_error(std::string("the model's library has no function ") + name);
-  }
-  return reinterpret_cast<Function*>(found);
-}
-
-std::string Typed(const std::string& dtype, const std::vector<int64_t>& smallest,
-                  const std::vector<int64_t>& shape) {
-  std::string text = dtype + "[";
-  for (size_t i = 0; i < shape.size(); ++i) {
-    if (i > 0) text += ", ";
-    if (smallest[i] != shape[i]) text += std::to_string(smallest[i]) + "..";
-    text += std::to_string(shape[i]);
-  }
-  return text + "]";
-}
 
 bool Fits(const model::TensorInfo& info, const Tensor& tensor) {
   bool fits = tensor.dtype == info.dtype && tensor.shape.size() == info.shape.size();
@@ -48,43 +26,11 @@ void CheckInputs(const Tensors& inputs) {
 
 }  // namespace
 
-Predictor::Predictor(const std::string& library, int threads) {
-  // The path needs a slash: without one, dlopen searches the system's folders.
-  const std::string path = library.find('/') == std::string::npos ? "./" + library : library;
-  void* opened = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (opened == nullptr) {
-    const char* reason = dlerror();
-    throw std::runtime_error(reason == nullptr ? "the model does not load" : reason);
-  }
-  const edgekit_info* info = Symbol<decltype(edgekit_model_info)>(opened, "edgekit_model_info")();
-  if (info->interface != EDGEKIT_INTERFACE) {
-    throw std::runtime_error("the model's interface has another version than edgekit.h");
-  }
-  run_ = Symbol<decltype(edgekit_run)>(opened, "edgekit_run");
-  run_sizes_ = Symbol<decltype(edgekit_run_sizes)>(opened, "edgekit_run_sizes");
-  error_ = Symbol<decltype(edgekit_error)>(opened, "edgekit_error");
-  program_.reset(Symbol<decltype(edgekit_create)>(opened, "edgekit_create")(nullptr, threads),
-                 Symbol<decltype(edgekit_destroy)>(opened, "edgekit_destroy"));
-  if (program_ == nullptr) throw std::bad_alloc();
-}
+Predictor::Predictor(const std::string& library, int threads) : model_(library, threads) {}
 
 Tensors Predictor::Run(const Tensors& inputs) {
   CheckInputs(inputs);
   Tensors outputs;
-  std::vector<const void*> given;
-  std::vector<void*> made;
-  for (const Tensor& input : inputs) given.push_back(input.data.get());
-  for (const model::TensorInfo& info : model::kOutputs) {
-    outputs.push_back(NewTensor(info));
-    made.push_back(outputs.back().data.get());
-  }
-  const int status = model::kVaries ? RunSizes(inputs, &outputs)
-                                    : run_(program_.get(), given.data(), made.data());
-  if (status != EDGEKIT_OK) throw ModelError(error_(program_.get()));
-  return outputs;
-}
-
-int Predictor::RunSizes(const Tensors& inputs, Tensors* outputs) {
   std::vector<const void*> given;
   std::vector<const int64_t*> shapes;
   std::vector<void*> made;
@@ -93,20 +39,17 @@ int Predictor::RunSizes(const Tensors& inputs, Tensors* outputs) {
     given.push_back(input.data.get());
     shapes.push_back(input.shape.data());
   }
-  for (Tensor& output : *outputs) {
+  for (const model::TensorInfo& info : model::kOutputs) outputs.push_back(NewTensor(info));
+  for (Tensor& output : outputs) {
     made.push_back(output.data.get());
     sizes.push_back(output.shape.data());
   }
-  const int status =
-      run_sizes_(program_.get(), given.data(), shapes.data(), made.data(), sizes.data());
-  for (size_t i = 0; status == EDGEKIT_OK && i < outputs->size(); ++i) {
-    const model::TensorInfo& info = model::kOutputs[i];
-    size_t bytes = info.bytes;  // of one element in the end
-    for (int64_t extent : info.shape) bytes /= extent > 0 ? extent : 1;
-    for (int64_t extent : (*outputs)[i].shape) bytes *= extent;
-    (*outputs)[i].bytes = bytes;
+  model_.Run(given.data(), shapes.data(), made.data(), sizes.data());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    outputs[i].bytes = edgekit::Model::Elements(outputs[i].shape) *
+                       edgekit::Model::ElementBytes(model_.outputs[i]);
   }
-  return status;
+  return outputs;
 }
 
 Tensor NewTensor(const model::TensorInfo& info) {
@@ -114,11 +57,11 @@ Tensor NewTensor(const model::TensorInfo& info) {
 }
 
 std::string TypeOf(const model::TensorInfo& info) {
-  return Typed(info.dtype, info.smallest, info.shape);
+  return edgekit::Typed(info.dtype, info.smallest, info.shape);
 }
 
 std::string TypeOf(const Tensor& tensor) {
-  return Typed(tensor.dtype, tensor.shape, tensor.shape);
+  return edgekit::Typed(tensor.dtype, tensor.shape, tensor.shape);
 }
 
 }  // namespace app

@@ -1,11 +1,9 @@
-// A model, loaded once and run often: the C interface of edgekit.h in C++.
+// The model of edgekit.hpp with the tensors of the program's files.
 #pragma once
 
-#include <memory>
-#include <stdexcept>
 #include <string>
 
-#include "edgekit.h"
+#include "edgekit.hpp"
 #include "model.h"
 #include "tensor.h"
 
@@ -15,9 +13,7 @@ using edgekit::Tensor;
 using edgekit::Tensors;
 
 // The model failed: an index is outside of its tensor, or a vendor's library could not run its part.
-class ModelError : public std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
+using ModelError = edgekit::Error;
 
 class Predictor {
  public:
@@ -32,12 +28,7 @@ class Predictor {
   Tensors Run(const Tensors& inputs);
 
  private:
-  int RunSizes(const Tensors& inputs, Tensors* outputs);
-
-  decltype(edgekit_run)* run_;
-  decltype(edgekit_run_sizes)* run_sizes_;
-  decltype(edgekit_error)* error_;
-  std::shared_ptr<edgekit_program> program_;
+  edgekit::Model model_;
 };
 
 // Allocates an input or output of the largest size, to be filled through `data`, for example from a camera.
