@@ -127,6 +127,17 @@ def decided_loop(
     return emit_loop(builder, bound, (), before, iteration, [False] * pieces, data_ends=True)
 
 
+def tried(builder: relax.BlockBuilder, body: Callable[[], list[Value]]) -> list[Value]:
+    """Return the results of `body` without what it emits: those that are known count alone."""
+    builder.begin_scope([])
+    builder._begin_dataflow_block()
+    try:
+        return body()
+    finally:
+        builder._end_block()
+        builder.end_scope()
+
+
 def flag_of(builder: relax.BlockBuilder, condition: Value) -> Value:
     """Return a condition as a boolean scalar that is bound to a variable."""
     flag = relax.op.reshape(as_expr(condition), ())

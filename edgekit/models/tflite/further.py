@@ -205,6 +205,27 @@ def _updated(use: _Use) -> Any:
     return use.computed("dynamic_update_slice", compute, use.expr(0), use.expr(1), start)
 
 
+def _cut(use: _Use) -> Any:
+    """Take a block of a known size from a computed place, moved so that it lies inside."""
+    shape = use.shape(0)
+    block = [int(extent) for extent in use.known(2)]
+    if any(extent < 0 for extent in block):
+        raise ValueError("the size of its output depends on the data")
+
+    def compute(data: te.Tensor, start: te.Tensor) -> te.Tensor:
+        def element(*index: Any) -> Any:
+            begins = (
+                tirx.max(tirx.min(start(axis), shape[axis] - block[axis]), 0)
+                for axis in range(len(shape))
+            )
+            return data(*(place + begin for place, begin in zip(index, begins, strict=True)))
+
+        return te.compute(block, element)
+
+    start = use.emit(op.astype(use.expr(1), "int64"))
+    return use.computed("slice", compute, use.expr(0), start)
+
+
 def _diagonal(use: _Use) -> Any:
     """Put a vector on the diagonal of a matrix: of zeros, or of one that is given."""
     is_given = len(use.tensors) == 2
@@ -273,7 +294,8 @@ FURTHER: Mapping[str, Callable[[_Use], Any]] = {
 def converters(
     converter: Conversion, others: Mapping[str, Callable[..., Any]]
 ) -> dict[str, Callable[..., Any]]:
-    """Return a converter for each of these operators, and for GATHER with batches."""
+    """Return a converter for each of these operators, and for GATHER with batches and
+    SLICE with a computed begin."""
 
     def made(name: str) -> Callable[..., Any]:
         return lambda op: FURTHER[name](_Use(converter, op))
@@ -283,4 +305,9 @@ def converters(
         has_batches = use.options(tflite.GatherOptions).BatchDims() > 0
         return _gathered(use) if has_batches else others["GATHER"](op=op)
 
-    return {**{name: made(name) for name in FURTHER}, "GATHER": gather}
+    def cut(op: tflite.Operator) -> Any:
+        use = _Use(converter, op)
+        is_computed = converter.has_expr(use.tensors[1].tensor_idx)
+        return _cut(use) if is_computed else others["SLICE"](op=op)
+
+    return {**{name: made(name) for name in FURTHER}, "GATHER": gather, "SLICE": cut}

@@ -12,6 +12,7 @@ from support.tflite_models import Graph, Op, T, constant, run_both, tflite_bytes
 
 import edgekit
 from edgekit.base.errors import UnsupportedModelError
+from edgekit.compiler.passes.loops import has_loops
 from edgekit.models.model import import_model, scan_model
 from edgekit.models.tflite.file import read_tflite
 from edgekit.models.tflite.states import first_values
@@ -184,14 +185,82 @@ def looped(*, until: str = "5") -> bytes:
     )
 
 
-def test_a_loop_with_a_known_count_is_written_out(tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [4, 20])
+def test_a_loop_with_a_known_count_is_repeated_or_written_out(count: int, tmp_path: Path) -> None:
     x = RANDOM.standard_normal((2, 2)).astype("float32")
-    source = write_model(tmp_path, looped())
+    source = write_model(tmp_path, looped(until=str(count)))
     found, expected = run_both(source, {"x": x})
     np.testing.assert_array_equal(found["y"], expected["y"])
-    np.testing.assert_array_equal(found["y"], x * 32)
-    assert found["k"].tolist() == [5]
-    assert "loops were written out, iteration by iteration" in import_model(source).repairs
+    np.testing.assert_array_equal(found["y"], x * 2**count)
+    assert found["k"].tolist() == [count]
+    model = import_model(source)
+    written_out = "loops were written out, iteration by iteration" in model.repairs
+    assert written_out == (count == 4) == (not has_loops(model.module))
+
+
+def recurrent(steps: int, *, of_one_frame: bool) -> bytes:
+    """y[k] = tanh(x[k] + W y[k-1]): as converters write a recurrent layer, with a counter, the last
+    output, and all of them. A frame is taken by its number, or cut out."""
+    counter, last, all_ = T("i", (), "int32"), T("h", (1, 3)), T("ys", (steps, 3))
+    frames = T("x", (steps, 3))
+    carried = (counter, last, all_, frames)
+    condition = Graph(
+        [*carried, constant("n", np.array(steps, "int32")), T("go", (), "bool")],
+        [Op("LESS", ("i", "n"), ("go",))],
+        ["i", "h", "ys", "x"],
+        ["go"],
+    )
+    weights = np.linspace(-0.6, 0.5, 9).reshape(3, 3).astype("float32")
+    begin = [T("at", (2,), "int32"), constant("zero", np.array(0, "int32"))]
+    pack = Op("PACK", ("i", "zero"), ("at",), {"table": "PackOptions", "valuesCount": 2})
+    size = constant("size", np.array([1, 3], "int32"))
+    shape = {"table": "ReshapeOptions", "newShape": [1, 3]}
+    taken = [
+        Op("GATHER", ("x", "i"), ("frame",), {"table": "GatherOptions"}),
+        Op("RESHAPE", ("frame", "size"), ("row",), shape),
+    ]
+    cut = [Op("SLICE", ("x", "at", "size"), ("row",), {"table": "SliceOptions"})]
+    dense = {"table": "FullyConnectedOptions"}
+    body = Graph(
+        [
+            *(*carried, *begin, size, constant("w", weights)),
+            constant("zeros", np.zeros(3, "float32")),
+            *(constant("one", np.array(1, "int32")), T("j", (), "int32"), T("frame", (3,))),
+            *(T(name, (1, 3)) for name in ("row", "seen", "sum", "next")),
+            T("made", (steps, 3)),
+        ],
+        [
+            *(pack, *(cut if of_one_frame else taken)),
+            Op("FULLY_CONNECTED", ("h", "w", "zeros"), ("seen",), dense),
+            Op("ADD", ("row", "seen"), ("sum",), {"table": "AddOptions"}),
+            Op("TANH", ("sum",), ("next",)),
+            Op("DYNAMIC_UPDATE_SLICE", ("ys", "next", "at"), ("made",)),
+            Op("ADD", ("i", "one"), ("j",), {"table": "AddOptions"}),
+        ],
+        ["i", "h", "ys", "x"],
+        ["j", "next", "made", "x"],
+    )
+    options = {"table": "WhileOptions", "condSubgraphIndex": 1, "bodySubgraphIndex": 2}
+    return tflite_bytes(
+        [
+            *(constant("start", np.array(0, "int32")), constant("h0", np.zeros((1, 3), "float32"))),
+            *(constant("ys0", np.zeros((steps, 3), "float32")), frames),
+            *(T("k", (), "int32"), T("hn", (1, 3)), T("y", (steps, 3)), T("xn", (steps, 3))),
+        ],
+        [Op("WHILE", ("start", "h0", "ys0", "x"), ("k", "hn", "y", "xn"), options)],
+        ["x"],
+        ["y", "hn"],
+        [condition, body],
+    )
+
+
+@pytest.mark.parametrize("of_one_frame", [False, True])
+def test_a_recurrent_layer_is_repeated(of_one_frame: bool, tmp_path: Path) -> None:
+    source = write_model(tmp_path, recurrent(12, of_one_frame=of_one_frame))
+    found, expected = run_both(source, {"x": RANDOM.standard_normal((12, 3)).astype("float32")})
+    np.testing.assert_allclose(found["y"], expected["y"], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found["hn"], expected["hn"], rtol=1e-5, atol=1e-6)
+    assert has_loops(import_model(source).module)
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 5])
