@@ -108,7 +108,7 @@ def rows(largest: int) -> Iterator[str]:
             model = folder / f"{words.replace(' ', '-')}.onnx"
             write(model)
             ranged = built(model, f"(1..{largest})")
-            for size in (largest // 16, largest // 4, largest):
+            for size in (largest // 16, 3 * largest // 32, largest // 4, 3 * largest // 8, largest):
                 fixed = built(model, str(size))
                 yield row(ws, words, size, (ranged, fixed))
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from edgekit.backends.base import Decision, Region
 from edgekit.backends.leftovers import with_leftovers
 from edgekit.base.events import SILENT, Events
-from edgekit.base.tvm_compat import load_tvm
+from edgekit.base.tvm_compat import load_tvm, shared_constants
 from edgekit.base.wording import counted
 from edgekit.compiler.compile import Compiled, Form, ForMachine, compile_module, fused
 from edgekit.compiler.phases import Dump, dumper, no_dump, run_phase, run_phases
@@ -87,8 +87,14 @@ def compile_model(
     on_cpu = replace(target, opencl=None)
     if not may_be_program:
         target = on_cpu
+    # Libraries would hold their weights once for each size.
+    is_sized = may_be_program and not regions and target.opencl is None
     try:
-        compiled = compiled_from(module if may_be_program else written_out(module), target)
+        if is_sized and model.by_size is not None:
+            with shared_constants():
+                compiled = compiled_from(model.by_size(), target)
+        else:
+            compiled = compiled_from(module if may_be_program else written_out(module), target)
     except _NeedsMachineError:
         target = on_cpu
         compiled = compiled_from(written_out(module), target)

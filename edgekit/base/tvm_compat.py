@@ -6,12 +6,14 @@ tests/integration/base/test_tvm_compat.py fails when a quirk is gone, so that it
 from __future__ import annotations
 
 import gc
+import hashlib
 import inspect
 import os
 import sys
 import types
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
@@ -212,11 +214,33 @@ def _without_gpu_intrinsics() -> Iterator[None]:
             del sys.modules[name]
 
 
+_LEAST_SHARED_BYTES = 4096
+_shared: ContextVar[dict[object, Any] | None] = ContextVar("_shared", default=None)
+
+
+@contextmanager
+def shared_constants() -> Iterator[None]:
+    """Make equal constants one object in the block: a module that has a graph for each of several
+    sizes holds its weights once."""
+    before = _shared.set({})
+    try:
+        yield
+    finally:
+        _shared.reset(before)
+
+
 def as_constant(array: np.ndarray) -> Any:
     """Return a Relax constant of the array's own type: `relax.const` makes 32 bits of 64."""
     from tvm import relax
 
-    return relax.const(array, str(array.dtype))
+    shared, name = _shared.get(), str(array.dtype)
+    if shared is None or array.nbytes < _LEAST_SHARED_BYTES:
+        return relax.const(array, name)
+    content = hashlib.blake2b(array.reshape(-1).view("uint8").data).digest()
+    key = (name, array.shape, content)
+    if key not in shared:
+        shared[key] = relax.const(array, name)
+    return shared[key]
 
 
 def constant_array(expression: object) -> np.ndarray | None:

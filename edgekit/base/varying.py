@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 Ends = tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]
 """Inputs and outputs."""
 
+_LEAST_BUCKET = 8
+"""The least size with kernels of its own: below, a run takes no time that counts."""
+_MOST_BUCKETS = 6
+
 
 def with_lengths(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> Ends:
     """Return the inputs and outputs of the program: those of the model, and their lengths."""
@@ -101,17 +105,34 @@ def trimmed(
     return outputs
 
 
+def buckets_of(specs: Sequence[TensorSpec]) -> list[dict[str, int]]:
+    """Return the sizes below the largest for which a program has kernels of their own, from large
+    to small: all lengths become half as large together."""
+    ranges = _ranges(specs)
+    found: list[dict[str, int]] = []
+    sizes = {name: high for name, (_, high) in ranges.items()}
+    while len(found) < _MOST_BUCKETS:
+        sizes = {name: max(low, -(-sizes[name] // 2)) for name, (low, _) in ranges.items()}
+        reduced = (sizes[name] for name, (low, _) in ranges.items() if sizes[name] > low)
+        if max(reduced, default=0) < _LEAST_BUCKET:
+            break
+        found.append(sizes)
+    return found
+
+
 def sizes_to_try(specs: Sequence[TensorSpec], count: int = 5) -> list[dict[str, int]]:
-    """Return sizes to verify: all at their largest first, then at their smallest, then between."""
-    ranges = dict[str, tuple[int, int]]()
-    for spec in specs:
-        for one in spec.varying:
-            ranges.setdefault(one.length, (one.smallest, spec.shape[one.dimension]))
+    """Return sizes to verify: all at their largest first, then at their smallest, then between: at
+    least one for each bucket."""
+    ranges = _ranges(specs)
     if not ranges:
         return []
     tried = [{name: high for name, (_, high) in ranges.items()}]
     tried.append({name: low for name, (low, _) in ranges.items()})
-    between = count - len(tried)
+    for bucket in buckets_of(specs):
+        # Below the largest of a bucket there is padding.
+        tried.append({name: max(low, bucket[name] * 3 // 4) for name, (low, _) in ranges.items()})
+    wanted = max(count, len(tried))
+    between = count - 2
     for step in range(between):
         tried.append(
             {
@@ -120,7 +141,16 @@ def sizes_to_try(specs: Sequence[TensorSpec], count: int = 5) -> list[dict[str, 
                 for shift, (name, (low, high)) in enumerate(ranges.items())
             }
         )
-    return [dict(one) for one in dict.fromkeys(tuple(one.items()) for one in tried)]
+    return [dict(one) for one in dict.fromkeys(tuple(one.items()) for one in tried)][:wanted]
+
+
+def _ranges(specs: Iterable[TensorSpec]) -> dict[str, tuple[int, int]]:
+    """Return the smallest and the largest value of each length."""
+    ranges: dict[str, tuple[int, int]] = {}
+    for spec in specs:
+        for one in spec.varying:
+            ranges.setdefault(one.length, (one.smallest, spec.shape[one.dimension]))
+    return ranges
 
 
 def _lengths(specs: Iterable[TensorSpec]) -> Iterator[str]:

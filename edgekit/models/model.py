@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -129,6 +129,9 @@ class Model:
     """The repairs made on import, as sentences for the user."""
     leftovers: tuple[Leftover, ...] = ()
     """The parts that stay ONNX, in the order of their calls."""
+    by_size: Callable[[], tvm.IRModule] | None = None
+    """Returns a module that computes the same, and decides by the lengths of its inputs which of
+    several graphs it runs; None if one graph serves all sizes."""
 
 
 @dataclass(frozen=True)
@@ -253,7 +256,7 @@ def import_model(source: ModelSource, events: Events = SILENT) -> Model:
         from edgekit.models.integer_ends import with_integer_ends
 
         module, inputs, outputs = with_integer_ends(model.module, model.inputs, model.outputs)
-        model = replace(model, module=module, inputs=inputs, outputs=outputs)
+        model = replace(model, module=module, inputs=inputs, outputs=outputs, by_size=None)
     if source.adaptation.state:
         from edgekit.models.state_pairs import with_state
 

@@ -56,16 +56,25 @@ class PlannedBranch:
 
 @dataclass
 class Weights:
-    """Constants one after another, each once."""
+    """Constants one after another, each once. One that another begins with lies in it: tables are
+    cut to the size of a graph."""
 
     alignment: int
     content: bytearray = field(default_factory=bytearray)
     offsets: dict[bytes, int] = field(default_factory=dict)
+    beginnings: dict[bytes, int] = field(default_factory=dict)
+    """The first constant that begins with these bytes."""
 
     def place(self, array: Any) -> int:
         data = np.ascontiguousarray(array).tobytes()
         if data not in self.offsets:
+            beginning = data[: self.alignment]
+            longer = self.beginnings.get(beginning)
+            if longer is not None and self.content[longer : longer + len(data)] == data:
+                self.offsets[data] = longer
+                return longer
             self.content += bytes(-len(self.content) % self.alignment)
             self.offsets[data] = len(self.content)
+            self.beginnings.setdefault(beginning, len(self.content))
             self.content += data or b"\0"  # an empty constant has a place, too
         return self.offsets[data]

@@ -16,7 +16,7 @@ import numpy as np
 from tvm import relax
 from tvm.tirx import IntImm
 
-from edgekit.base.tvm_compat import constant_array
+from edgekit.base.tvm_compat import as_constant, constant_array
 from edgekit.compiler.rewriting import operator_of, rewriting
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class _Folder(relax.PyExprMutator):  # type: ignore[misc]
         if call.op.name != "relax.dequantize" and value.nbytes - given > MAX_GROWTH_BYTES:
             return None
         # Not np.ascontiguousarray, which makes a scalar a vector of one.
-        return relax.const(value.copy(order="C"), str(call.ty.dtype))
+        return as_constant(value.copy(order="C"))
 
     def _identity(self, expression: Any) -> object:
         """Return what is equal for equal constants alone."""

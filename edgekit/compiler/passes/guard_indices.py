@@ -36,9 +36,14 @@ _WITHIN = frozenset(f"relax.{name}" for name in ("argmax", "argmin", "argsort", 
 def guard_indices(module: Any, names: Sequence[str]) -> Any:
     """Return the module with every index checked; `names` are those of the inputs, for errors."""
     guard = _Guard(module)
+    # Functions that loops and branches run have what they read outside under the same names.
+    inputs = {
+        str(variable.name): name
+        for variable, name in zip(module["main"].params, names, strict=False)
+    }
     for variable, function in module.functions_items():
         if isinstance(function, relax.Function):
-            guard.rewrite(variable, function, names if variable.name_hint == "main" else ())
+            guard.rewrite(variable, function, inputs)
     if guard.failure is not None:
         raise guard.failure
     guarded = guard.builder_.get()
@@ -56,9 +61,10 @@ class _Guard(relax.PyExprMutator):  # type: ignore[misc]
         self._values: dict[Any, Any] = {}
         self._names: dict[Any, str] = {}
 
-    def rewrite(self, variable: Any, function: Any, names: Sequence[str]) -> None:
+    def rewrite(self, variable: Any, function: Any, inputs: Mapping[str, str]) -> None:
         self._values = relax.analysis.get_var2val(function)
-        self._names = dict(zip(function.params, names, strict=False))
+        names = ((one, inputs.get(str(one.name))) for one in function.params)
+        self._names = {one: name for one, name in names if name is not None}
         self.builder_.update_func(variable, self.visit_expr(function))
 
     def visit_call_(self, call: Any) -> Any:

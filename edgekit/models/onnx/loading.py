@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 
 import onnx
 import tvm
@@ -15,7 +16,9 @@ from tvm import relax
 from edgekit.base.errors import EdgekitError, UnsupportedModelError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.options import option
-from edgekit.base.tensors import TensorSpec, Varying
+from edgekit.base.shapes import Shape
+from edgekit.base.tensors import Range, TensorSpec, Varying
+from edgekit.base.varying import buckets_of
 from edgekit.base.wording import counted
 from edgekit.compiler.passes.guard_indices import guard_indices
 from edgekit.models.binding import Bound, closed
@@ -25,9 +28,10 @@ from edgekit.models.naming import NamingBuilder
 from edgekit.models.onnx.binding import bind, check_element_type, declared
 from edgekit.models.onnx.files import read_program, read_structure
 from edgekit.models.onnx.graph import domain_of, opsets_of
-from edgekit.models.onnx.importer import Importer
+from edgekit.models.onnx.importer import Importer, to_array
 from edgekit.models.onnx.leftovers import Inside, LeftoverImport
-from edgekit.models.onnx.lengths import fix
+from edgekit.models.onnx.lengths import Fixed, fix
+from edgekit.models.onnx.lengths.buckets import Bucket, Values, emit_by_size
 from edgekit.models.onnx.maps import said_of_maps
 from edgekit.models.onnx.quantised_ends import inputs_with_steps, outputs_with_steps
 from edgekit.models.onnx.reshaping import check_consistent
@@ -58,11 +62,12 @@ def _load(source: ModelSource, events: Events) -> Model:
         check_consistent(read_structure(source.path), source)
     proto = with_bytes(read_program(source))
     bound = bind(proto.graph, source)
-    varying: Mapping[str, tuple[Varying, ...]] = {}
+    sized: _Sized | None = None
     leaving = source.leftovers.wish == "taken"
     try:
         if bound.ranges or decides_sizes(proto, [spec.name for spec in bound.inputs]):
-            proto, bound, varying = _with_fixed_sizes(proto, bound)
+            sized = _with_fixed_sizes(proto, bound)
+            proto, bound = sized.fixed.proto, sized.bound
     except UnsupportedModelError:
         if bound.ranges or not leaving:
             raise
@@ -98,13 +103,16 @@ def _load(source: ModelSource, events: Events) -> Model:
         importer.repaired(
             f"{counted(importer.folded, 'node')} with known inputs were computed when importing"
         )
+    inputs = inputs_with_steps(proto.graph, bound.inputs)
+    results = outputs_with_steps(proto.graph, outputs)
     return Model(
         source,
         module,
-        _varying(inputs_with_steps(proto.graph, bound.inputs), varying),
-        _varying(outputs_with_steps(proto.graph, outputs), varying),
+        inputs if sized is None else _varying(inputs, sized.fixed.inputs),
+        results if sized is None else _varying(results, sized.fixed.outputs),
         tuple(importer.repairs),
         tuple(parts.values()),
+        None if sized is None or parts else _by_size(sized),
     )
 
 
@@ -114,10 +122,20 @@ def _varying(
     return tuple(replace(spec, varying=found.get(spec.name, ())) for spec in specs)
 
 
-def _with_fixed_sizes(
-    proto: onnx.ModelProto, bound: Bound
-) -> tuple[onnx.ModelProto, Bound, Mapping[str, tuple[Varying, ...]]]:
-    """Return the graph with each range at its largest size, and its tensors' varying dimensions."""
+@dataclass(frozen=True)
+class _Sized:
+    """A graph whose sizes vary, and the one that is made of it."""
+
+    open: onnx.ModelProto
+    """The graph, with the inputs that are constants as weights."""
+    shapes: Mapping[str, Shape]
+    fixed: Fixed
+    """The graph with each range at its largest size."""
+    bound: Bound
+
+
+def _with_fixed_sizes(proto: onnx.ModelProto, bound: Bound) -> _Sized:
+    """Return the graph with each range at its largest size."""
     own = onnx.ModelProto()
     own.CopyFrom(proto)
     kept = [item for item in own.graph.input if item.name not in bound.constants]
@@ -129,8 +147,87 @@ def _with_fixed_sizes(
     own.graph.initializer.extend(known)
     shapes = {spec.name: bound.ranges.get(spec.name, spec.shape) for spec in bound.inputs}
     fixed = fix(own, shapes)
-    inputs = tuple(closed(spec) for spec in declared(list(fixed.proto.graph.input)))
-    return fixed.proto, Bound(inputs, {}), {**fixed.inputs, **fixed.outputs}
+    return _Sized(own, shapes, fixed, Bound(_closed_inputs(fixed), {}))
+
+
+def _closed_inputs(fixed: Fixed) -> tuple[TensorSpec, ...]:
+    return tuple(closed(spec) for spec in declared(list(fixed.proto.graph.input)))
+
+
+def _by_size(sized: _Sized) -> Callable[[], tvm.IRModule] | None:
+    """Return what makes the module with a graph for each of several sizes; None if one serves all.
+
+    The graphs share the weights of the file.
+    """
+    sizes = buckets_of(_varying(sized.bound.inputs, sized.fixed.inputs))
+    if not sizes:
+        return None
+    largest = {
+        one.length: spec.shape[one.dimension]
+        for spec in sized.bound.inputs
+        for one in sized.fixed.inputs.get(spec.name, ())
+    }
+
+    def module() -> tvm.IRModule:
+        importer = Importer(
+            block=NamingBuilder(), functions=functions_of(sized.open), on_node=lambda node: None
+        )
+        weights = {tensor.name: to_array(tensor) for tensor in sized.open.graph.initializer}
+        buckets: list[Bucket] = []
+        for one in [largest, *sizes]:
+            fixed = sized.fixed if one is largest else fix(sized.open, _shapes_at(sized, one))
+            if _ends_of(fixed) != _ends_of(sized.fixed):
+                break  # its lengths are others, and so are those that are smaller
+            graph = _without(fixed.proto.graph, weights)
+            run = partial(_emitted_with, importer, graph, opsets_of(fixed.proto), weights)
+            buckets.append(Bucket(one, _closed_inputs(fixed), run))
+        emitted = partial(emit_by_size, importer.block, buckets)
+        return _import_graph(importer, sized.fixed.proto, sized.bound, emitted)[0]
+
+    return module
+
+
+def _emitted_with(
+    importer: Importer,
+    graph: onnx.GraphProto,
+    opsets: Mapping[str, int],
+    weights: Values,
+    inputs: Values,
+) -> list[Value]:
+    return importer.run_graph(graph, (), {**weights, **inputs}, opsets)
+
+
+def _shapes_at(sized: _Sized, sizes: Mapping[str, int]) -> Mapping[str, Shape]:
+    """Return the shapes of the inputs with these sizes as the largest."""
+    found: dict[str, Shape] = {}
+    for name, shape in sized.shapes.items():
+        limited = list(shape)
+        for one in sized.fixed.inputs.get(name, ()):
+            extent = shape[one.dimension]
+            assert isinstance(extent, Range)
+            limited[one.dimension] = replace(extent, largest=sizes[one.length])
+        found[name] = tuple(limited)
+    return found
+
+
+def _ends_of(fixed: Fixed) -> object:
+    """Return what graphs of one model have in common, whatever their largest sizes are."""
+    graph = fixed.proto.graph
+    return (
+        [item.name for item in (*graph.input, *graph.output)],
+        [
+            [(one.dimension, one.length) for one in varying]
+            for varying in (*fixed.inputs.values(), *fixed.outputs.values())
+        ],
+    )
+
+
+def _without(graph: onnx.GraphProto, weights: Container[str]) -> onnx.GraphProto:
+    """Return the graph without initializers of these names."""
+    kept = [tensor for tensor in graph.initializer if tensor.name not in weights]
+    small = onnx.helper.make_graph(graph.node, graph.name, graph.input, graph.output, kept)
+    small.sparse_initializer.extend(graph.sparse_initializer)
+    return small
 
 
 class _NodesLeft(Exception):
@@ -178,16 +275,24 @@ def _refuse_unsupported(proto: onnx.ModelProto, bound: Bound) -> None:
 
 
 def _import_graph(
-    importer: Importer, proto: onnx.ModelProto, bound: Bound
+    importer: Importer,
+    proto: onnx.ModelProto,
+    bound: Bound,
+    emitted: Callable[[Values], list[Value]] | None = None,
 ) -> tuple[tvm.IRModule, tuple[TensorSpec, ...]]:
-    outputs = _write_function(importer, proto, bound, "main")
+    outputs = _write_function(importer, proto, bound, "main", emitted)
     module = relax.transform.DeadCodeElimination(["main"])(importer.block.finalize())
     return guard_indices(module, [spec.name for spec in bound.inputs]), outputs
 
 
 def _write_function(
-    importer: Importer, proto: onnx.ModelProto, bound: Bound, name: str
+    importer: Importer,
+    proto: onnx.ModelProto,
+    bound: Bound,
+    name: str,
+    emitted: Callable[[Values], list[Value]] | None = None,
 ) -> tuple[TensorSpec, ...]:
+    """Write the graph as a function, or what `emitted` makes of its inputs; return the outputs."""
     block = importer.block
     names = variable_names([spec.name for spec in bound.inputs])
     variables = [
@@ -201,7 +306,11 @@ def _write_function(
     output_names = [item.name for item in proto.graph.output]
     with block.function(name, params=variables):
         with _closed_on_failure(block), block.dataflow():
-            values = importer.run_graph(proto.graph, (), scope, opsets_of(proto))
+            values = (
+                importer.run_graph(proto.graph, (), scope, opsets_of(proto))
+                if emitted is None
+                else emitted(scope)
+            )
             outputs = tuple(map(_output_spec, output_names, values))
             if importer.leftovers is not None and importer.leftovers.left:
                 raise _NodesLeft(importer.leftovers)

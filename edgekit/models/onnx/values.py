@@ -12,6 +12,8 @@ import ml_dtypes
 import numpy as np
 from tvm import relax
 
+from edgekit.base.tvm_compat import as_constant
+
 Expr: TypeAlias = Any
 """A `relax.Expr`; TVM ships no types."""
 Tensor: TypeAlias = np.ndarray | Expr
@@ -28,7 +30,7 @@ def is_known(value: Value) -> bool:
 def as_expr(value: Tensor) -> Expr:
     """Return the value as a Relax expression; a known one becomes a constant."""
     if isinstance(value, np.ndarray):
-        return relax.const(np.ascontiguousarray(value).reshape(value.shape), str(value.dtype))
+        return as_constant(np.ascontiguousarray(value).reshape(value.shape))
     return value
 
 

@@ -9,6 +9,7 @@ from edgekit.base.errors import BundleError, InputError
 from edgekit.base.tensors import TensorSpec, Varying
 from edgekit.base.varying import (
     at_sizes,
+    buckets_of,
     padded,
     sizes_of,
     sizes_to_try,
@@ -100,6 +101,32 @@ def test_the_sizes_to_verify_are_the_largest_the_smallest_and_three_between() ->
     assert len(tried) == 5
     assert all(at_sizes(MASK, one).shape == (one["m"], one["n"]) for one in tried)
     assert len({one["n"] for one in tried}) == 5
+
+
+def test_kernels_of_their_own_are_for_halves_of_a_range() -> None:
+    def sizes(low: int, high: int) -> list[int]:
+        spec = TensorSpec("x", "float32", (high,), varying=(Varying(0, low, "n"),))
+        return [one["n"] for one in buckets_of([spec])]
+
+    assert sizes(1, 512) == [256, 128, 64, 32, 16, 8]
+    assert sizes(16, 512) == [256, 128, 64, 32]
+    assert sizes(1, 9_999) == [5_000, 2_500, 1_250, 625, 313, 157]
+    assert sizes(1, 14) == []
+    assert sizes(20, 20) == []
+
+
+def test_lengths_shrink_together() -> None:
+    varying = (Varying(0, 1, "n"), Varying(1, 30, "m"))
+    spec = TensorSpec("x", "float32", (32, 40), varying=varying)
+
+    assert buckets_of([spec]) == [{"n": 16, "m": 30}, {"n": 8, "m": 30}]
+    assert buckets_of([FIXED]) == []
+
+
+def test_a_size_of_each_bucket_is_verified() -> None:
+    spec = TensorSpec("x", "float32", (128,), varying=(Varying(0, 1, "n"),))
+
+    assert [one["n"] for one in sizes_to_try([spec])] == [128, 1, 48, 24, 12, 6]
 
 
 def test_a_small_range_is_tried_once_at_each_size() -> None:

@@ -59,7 +59,19 @@ def joined(model: Model, ends: Ends) -> Model:
     blocks.append(relax.BindingBlock([relax.VarBinding(result, whole)]))
     body = relax.SeqExpr(_merged(blocks), result)
     module = with_main(module, parameters, body, result.ty)
-    return replace(model, module=module, inputs=tuple(inputs), outputs=tuple(outputs))
+    by_size = model.by_size
+
+    def joined_by_size() -> tvm.IRModule:
+        assert by_size is not None
+        return joined(replace(model, module=by_size(), by_size=None), ends).module
+
+    return replace(
+        model,
+        module=module,
+        inputs=tuple(inputs),
+        outputs=tuple(outputs),
+        by_size=None if by_size is None else joined_by_size,
+    )
 
 
 def _check_fixed(graph: Graph | None, specs: Sequence[TensorSpec], section: str) -> None:
