@@ -1,4 +1,4 @@
-"""Microcontrollers: the MLPerf Tiny int8 models as C on emulated Cortex-M processors.
+"""Microcontrollers: the MLPerf Tiny int8 models as C on emulated Cortex-M and RV32 processors.
 
     python -m benchmarks.mcu             # all four on every core; --model, --cpu for some
     python -m benchmarks.mcu --layers    # and each step: who wrote it, instructions, estimate
@@ -43,8 +43,10 @@ from edgekit.models.oracle import oracle_for
 from edgekit.profiles.board import load_board
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
-from support.cortex_m import PROCESSORS, build_elf, run_elf
+from support import riscv32
+from support.cortex_m import PROCESSORS, Ran, build_elf, run_elf
 
+RV32 = "RV32"
 FAMILY = "MLPerf Tiny "
 BOARDS = {
     "M0": "microbit",
@@ -53,6 +55,7 @@ BOARDS = {
     "M7": "mps2-an500",
     "M33": "mps2-an505",
     "M55": "mps3-an547",
+    "RV32": "qemu-riscv32",
 }
 """A board with each core."""
 MACHINES = {"M0": "m0plus"}
@@ -130,8 +133,7 @@ def measure(
         (folder / "main.c").write_text(_program(compiled, [*inputs.values()]), encoding="utf-8")
         files = [folder / file for file in ("main.c", "m.c", *library_sources(plan))]
         includes = [folder / include for include in (".", *include_folders(plan))]
-        elf = build_elf(_machine(cpu), files, folder, FLAGS, includes)
-        ran = run_elf(_machine(cpu), elf, limit_s=300)
+        ran = _run(cpu, files, folder, includes)
         flash = _flash(cpu, folder, files[1:], includes)
     outputs = re.findall(r"^out ([0-9a-f]*)$", ran.output, re.MULTILINE)
     apart = max(
@@ -161,6 +163,13 @@ def measure(
         apart,
         layers,
     )
+
+
+def _run(cpu: str, files: Sequence[Path], folder: Path, includes: Sequence[Path]) -> Ran:
+    if cpu == RV32:
+        return riscv32.run_elf(riscv32.build_elf(files, folder, FLAGS, includes))
+    elf = build_elf(_machine(cpu), files, folder, FLAGS, includes)
+    return run_elf(_machine(cpu), elf, limit_s=300)
 
 
 def _machine(cpu: str) -> str:
@@ -198,14 +207,16 @@ def _program(compiled: Compiled, inputs: list[Array]) -> str:
 def _flash(cpu: str, folder: Path, files: Sequence[Path], includes: Sequence[Path]) -> int:
     main, elf = folder / "alone.c", folder / "alone.elf"
     main.write_text(_ALONE, encoding="utf-8")
-    command = ["arm-none-eabi-gcc", "-mthumb", *PROCESSORS[_machine(cpu)].flags, *FLAGS]
+    tools, own, alone = riscv32.COMPILER, riscv32.FLAGS, riscv32.MEMORY
+    if cpu != RV32:
+        tools, alone = "arm-none-eabi", ("--specs=nosys.specs",)
+        own = ("-mthumb", *PROCESSORS[_machine(cpu)].flags)
+    command = [f"{tools}-gcc", *own, *FLAGS]
     command += ["-ffunction-sections", "-fdata-sections", *(f"-I{path}" for path in includes)]
-    command += [str(main), *map(str, files), "-nostartfiles", "--specs=nosys.specs"]
+    command += [str(main), *map(str, files), "-nostartfiles", *alone]
     command += ["-Wl,--gc-sections,-e,reset", "-lm", "-o", str(elf)]
     subprocess.run(command, check=True, capture_output=True)
-    size = subprocess.run(
-        ["arm-none-eabi-size", str(elf)], check=True, capture_output=True, text=True
-    )
+    size = subprocess.run([f"{tools}-size", str(elf)], check=True, capture_output=True, text=True)
     text, data = size.stdout.splitlines()[1].split()[:2]
     return int(text) + int(data)
 
@@ -271,7 +282,8 @@ def main() -> None:
         source = open_model(file)
         oracle = oracle_for(source)
         for cpu in given.cpu or BOARDS:
-            for alone in (False, True) if given.docs else (given.library_alone,):
+            ways = (False, True) if given.docs else (given.library_alone,)
+            for alone in ways[:1] if cpu == RV32 else ways:  # CMSIS-NN is for Cortex-M
                 model = import_model(source)
                 outputs = oracle.run(reference_inputs(model.inputs, 0))
                 offload = ("cmsis-nn",) if alone else tuple(given.offload)

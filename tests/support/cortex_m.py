@@ -129,10 +129,10 @@ def build_elf(
     # Apart from the user's flags: the harness is not under test.
     objects = folder / "start.o"
     start = ["arm-none-eabi-gcc", "-std=c99", "-mthumb", *emulated.flags, "-O2"]
-    _compile([*start, "-c", str(_HARNESS / "start.c"), "-o", str(objects)])
+    compiled([*start, "-c", str(_HARNESS / "start.c"), "-o", str(objects)])
     command += [str(objects), "-nostartfiles", "--specs=rdimon.specs", "-Wl,--gc-sections"]
     command += [f"-T{script}", "-lm", "-o", str(elf)]
-    _compile(command)
+    compiled(command)
     return elf
 
 
@@ -154,6 +154,7 @@ def run_elf(processor: str, elf: Path, limit_s: float = 300.0, check: bool = Tru
     return ran
 
 
-def _compile(command: Sequence[str]) -> None:
+def compiled(command: Sequence[str]) -> None:
+    """Run a compiler; fails with what it said."""
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr}"
