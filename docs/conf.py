@@ -71,6 +71,7 @@ PAGES = {
         "docs/untrusted-files",
         "docs/architecture",
         "docs/decisions",
+        "docs/scale",
         "docs/landscape",
         "docs/figures",
         "docs/models",

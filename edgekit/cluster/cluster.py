@@ -40,7 +40,13 @@ _SECONDS_TO_CONNECT = 30.0
 _SECONDS_WITHOUT_WORKERS = 900.0
 """The longest wait for a scheduler and a worker: what was measured is kept anyway."""
 _MOST_STRANDINGS = 2
-_LOST = (CancelledError, asyncio.CancelledError, CommClosedError, OSError, TimeoutError)
+_SECONDS_TO_ARRIVE = 60.0
+"""The longest way of a finished task's files to this host."""
+_LOST = (
+    *(CancelledError, asyncio.CancelledError, CommClosedError, OSError, TimeoutError),
+    asyncio.TimeoutError,
+    UnboundLocalError,  # of Dask's `sync`, when what it waits for is cancelled
+)
 """How Dask tells that the scheduler, or a file on its way to a worker, is lost."""
 
 
@@ -169,10 +175,10 @@ class Cluster:
         future = link.client.submit(
             *(perform, order, resource, *contents), resources={resource: 1}, pure=False
         )
+        is_done = threading.Event()
+        future.add_done_callback(lambda done: is_done.set())
         try:
-            while True:
-                with suppress(TimeoutError, asyncio.TimeoutError):
-                    return future.result(timeout=_LOOK_SECONDS)
+            while not is_done.wait(_LOOK_SECONDS):
                 if self._closed.is_set():
                     raise ClusterClosed
                 if link.is_lost:
@@ -180,6 +186,7 @@ class Cluster:
                 # Dask does not look again at tasks for which there was no worker.
                 if link.workers and not able & set(link.workers) and _is_stranded(link, future):
                     return None
+            return future.result(timeout=_SECONDS_TO_ARRIVE)
         finally:
             with suppress(*_LOST, RuntimeError):
                 future.release()
@@ -267,7 +274,7 @@ class Cluster:
                 link.workers = self._fitting_workers(link.client)
 
     def _fitting_workers(self, client: Any) -> dict[str, int]:
-        found = client.scheduler_info(n_workers=-1)["workers"]
+        found = client.scheduler_info(n_workers=-1).get("workers", {})
         lanes = {
             address: int(worker.get("resources", {}).get(self._needs.resource, 0))
             for address, worker in found.items()
