@@ -61,7 +61,8 @@ void Server::Curl(const std::string& url, std::vector<std::string> words, uint64
     dup2(errors[1], STDERR_FILENO);
     // A server that sends more than it should must not fill the disk.
     signal(SIGXFSZ, SIG_IGN);
-    const rlimit limit{largest, largest};
+    const auto bytes = static_cast<rlim_t>(largest);
+    const rlimit limit{bytes, bytes};
     setrlimit(RLIMIT_FSIZE, &limit);
     execvp("curl", given.data());
     _exit(kNoProgram);
