@@ -92,6 +92,6 @@ def built_for_machine(
     model: Path, folder: Path, patch: pytest.MonkeyPatch, board: str = "local"
 ) -> Bundle:
     """A bundle whose library is for TVM's virtual machine, though the model could be a program."""
-    patch.setattr("edgekit.aot.native.compile.program_of", lambda model, module: None)
+    patch.setattr("edgekit.aot.native.compile.program_of", lambda *given: None)
     request = request_for(model, board)
     return build(request, folder, use_cache=False, isolated=False).bundle
