@@ -7,7 +7,8 @@ PYTEST := $(BIN)/python -m pytest
 WORKERS ?= $(shell n=$$(nproc); [ $$n -gt 3 ] && echo 4 || echo $$((n + 1)))
 # Each process takes file after file, so that what the tests of a file share is built once. Files of
 # long tests come first (tests/conftest.py), those of milliseconds last, so that all end together.
-PARALLEL = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# At the end, the slowest tests are listed.
+PARALLEL = -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=60 --durations-min=5
 STORY := tests/e2e/test_stories.py::test_from_a_model_file_to_a_deployed_verified_and_measured_bundle
 # If one can't be built, its tests are skipped with a reason.
 BUILD_LIBRARIES = @$(MAKE) --no-print-directory libraries || echo "make: tests of these libraries wait"

@@ -144,8 +144,11 @@ class Console:
         self.print(f"wrote {counted(len(whole), 'row')} to {self.csv_path}")
 
     def fields(self, pairs: Iterable[tuple[str, object]]) -> None:
-        """Print names and values on stdout, one pair per line; long values wrap on a terminal."""
-        cells = [(name, _cell(value)) for name, value in pairs]
+        """Print names and values on stdout, one pair per line; long values wrap on a terminal.
+
+        A value of None has no line.
+        """
+        cells = [(name, _cell(value)) for name, value in pairs if value is not None]
         left = max((width(name) for name, _ in cells), default=0) + len(GAP)
         room = self._room()
         for name, value in cells:

@@ -105,6 +105,14 @@ def test_columns_are_aligned_and_a_row_in_a_pipe_is_one_line() -> None:
     ]
 
 
+def test_a_field_without_a_value_has_no_line() -> None:
+    console, out, _ = captured()
+
+    console.fields([("median", "12 ms"), ("governor", None), ("runs", 0)])
+
+    assert out.getvalue().splitlines() == ["median  12 ms", "runs    0"]
+
+
 def test_the_last_column_is_wrapped_to_the_terminal() -> None:
     console, out, _ = on_terminal(color=True)
 
