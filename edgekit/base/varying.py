@@ -128,7 +128,8 @@ def sizes_to_try(specs: Sequence[TensorSpec], count: int = 5) -> list[dict[str, 
         return []
     tried = [{name: high for name, (_, high) in ranges.items()}]
     tried.append({name: low for name, (low, _) in ranges.items()})
-    for bucket in buckets_of(specs):
+    smaller = buckets_of(specs)
+    for bucket in (tried[0], *smaller) if smaller else ():
         # Below the largest of a bucket there is padding.
         tried.append({name: max(low, bucket[name] * 3 // 4) for name, (low, _) in ranges.items()})
     wanted = max(count, len(tried))

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, inspect, text
 
 from edgekit.base.errors import StoreError
 from edgekit.store.old_records import fill_measurers
+from edgekit.store.ranking import rank_all
 from edgekit.store.tables import metadata, versions
 
 
@@ -66,6 +67,11 @@ def _profiles(connection: Connection) -> None:
     _add_column(connection, "bench_runs", "profile", "TEXT")
 
 
+def _best_records(connection: Connection) -> None:
+    _create(connection, "best_records")
+    rank_all(connection)
+
+
 STEPS: tuple[Migration, ...] = (
     Migration(1, "benchmark runs with their builds, models and devices", _first_tables),
     Migration(2, "costs of regions in libraries and in TVM", _region_costs),
@@ -75,6 +81,7 @@ STEPS: tuple[Migration, ...] = (
     Migration(6, "what measured each number", _measurers),
     Migration(7, "the sizes of inputs that vary", _sizes),
     Migration(8, "the time of each step of a run", _profiles),
+    Migration(9, "the best candidate of each kernel", _best_records),
 )
 
 NEWEST = STEPS[-1].to

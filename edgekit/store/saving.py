@@ -11,6 +11,7 @@ from sqlalchemy import Connection, update
 from edgekit.store.database import Store, write
 from edgekit.store.findings import Findings
 from edgekit.store.queries import hash_of
+from edgekit.store.ranking import lock_kernel, rank_kernel
 from edgekit.store.rows import id_of, insert_missing, insert_or_update
 from edgekit.store.tables import (
     region_costs,
@@ -52,10 +53,14 @@ def _save_records(connection: Connection, records: Sequence[TuningRecord]) -> in
     # In one order everywhere: two hosts that save the same new kernels don't deadlock.
     workloads = sorted({r.workload for r in records}, key=lambda w: (w.target, w.version, w.key))
     ids = {workload: _id_of(connection, workload) for workload in workloads}
-    return sum(
-        insert_missing(connection, tuning_records, _values_of(record, ids[record.workload]))
+    new = [
+        record
         for record in records
-    )
+        if insert_missing(connection, tuning_records, _values_of(record, ids[record.workload]))
+    ]
+    for number in {ids[record.workload] for record in new}:
+        rank_kernel(connection, number)
+    return len(new)
 
 
 def _save_point(connection: Connection, point: TuningProgress) -> None:
@@ -75,6 +80,7 @@ def _id_of(connection: Connection, workload: Workload) -> int:
     }
     others = {"target": workload.target, "words": workload.words, "module": workload.module}
     number = id_of(connection, workloads, key, others)
+    lock_kernel(connection, number)
     if workload.module is not None:  # an earlier record may have come without one
         connection.execute(
             update(workloads)

@@ -137,8 +137,17 @@ tuning_records = Table(
     ),
     Index("records_of_session", "session"),
 )
-"""One row per candidate. The first index holds all that ranking needs, so that a build does not
-read the long choices. `session` is no foreign key: records may arrive before their session."""
+"""One row per candidate. The first index holds all that ranking needs, so that it does
+not read the long choices. `session` is no foreign key: records may arrive before their session."""
+
+best_records = Table(
+    "best_records",
+    metadata,
+    Column("workload_id", ForeignKey("workloads.id"), primary_key=True),
+    Column("record_id", ForeignKey("tuning_records.id"), nullable=False),
+    Column("own_us", Float),
+)
+"""The best candidate of each kernel that has one, with the time that it is held against."""
 
 tuning_sessions = Table(
     "tuning_sessions",

@@ -193,7 +193,7 @@ class CompiledModel(Compiled):
             region = regions.get(step.symbol)
             layers = step.layers if region is None else region.layers
             owner = "" if region is None else region.backend
-            operations = step.operations if region is None else 2 * macs[step.symbol]
+            operations = 2 * macs[step.symbol] if step.symbol in macs else step.operations
             found.append(
                 LibraryStep(
                     *(step.name, step.kind, layers, owner, step.bytes, operations, reads),

@@ -7,10 +7,12 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Connection, text
 from support.building import CHECKOUT, run_edgekit
 from support.needs import needs
 from support.rpc_lab import eventually
@@ -32,7 +34,7 @@ from edgekit.building.tuned_kernels import measured_choices
 from edgekit.compiler.schedules.choices import NO_CHOICES, VERSION, ProductChoice, choice_as_json
 from edgekit.profiles.cpu import Target
 from edgekit.store.address import findings_folder, waiting
-from edgekit.store.database import Store, close_store, open_store
+from edgekit.store.database import Store, close_store, open_store, write
 from edgekit.store.findings import Findings
 from edgekit.store.lookup import best_records, region_costs
 from edgekit.store.moments import now
@@ -153,6 +155,38 @@ def test_a_time_without_one_beside_it_is_held_against_the_newest_of_the_rules(
     save_records(store, [a_record(4, best_us=20.0, own_us=None)])
     best = best_records(A_TARGET, 1, store_url)[A_WORKLOAD.key]
     assert (best.best_us, best.own_us) == (20.0, 100.0)
+
+
+def test_hosts_that_save_at_once_agree_on_the_best(store: Store, store_url: str) -> None:
+    """Each host saves its records one by one; the very best comes from one in the middle."""
+    times = [[100.0 + (37 * (5 * host + n)) % 64 for n in range(12)] for host in range(4)]
+    times[2][5] = 1.0
+
+    def save(host: int) -> None:
+        own = open_store(store_url)
+        for n, best_us in enumerate(times[host]):
+            save_records(own, [a_record(100 * host + n, best_us=best_us, own_us=200.0)])
+        close_store(own)
+
+    with ThreadPoolExecutor(4) as hosts:
+        list(hosts.map(save, range(4)))
+
+    assert best_records(A_TARGET, 1, store_url)[A_WORKLOAD.key].best_us == 1.0
+    assert len(records_of(store, A_WORKLOAD.key, A_TARGET, 1)) == 48
+
+
+def test_an_older_store_knows_its_best_records_once_it_is_opened(
+    store: Store, store_url: str
+) -> None:
+    save_records(store, [a_record(n, best_us=100.0 - n, own_us=200.0) for n in range(5)])
+
+    def forget(connection: Connection) -> None:
+        connection.execute(text("DROP TABLE best_records"))
+        connection.execute(text("UPDATE edgekit_store SET version = 8"))
+
+    write(store, forget)
+
+    assert best_records(A_TARGET, 1, store_url)[A_WORKLOAD.key].best_us == 96.0
 
 
 def test_sessions_tell_how_they_ended(store: Store) -> None:

@@ -126,7 +126,7 @@ def test_lengths_shrink_together() -> None:
 def test_a_size_of_each_bucket_is_verified() -> None:
     spec = TensorSpec("x", "float32", (128,), varying=(Varying(0, 1, "n"),))
 
-    assert [one["n"] for one in sizes_to_try([spec])] == [128, 1, 48, 24, 12, 6]
+    assert [one["n"] for one in sizes_to_try([spec])] == [128, 1, 96, 48, 24, 12, 6]
 
 
 def test_a_small_range_is_tried_once_at_each_size() -> None:

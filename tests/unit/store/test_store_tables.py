@@ -18,6 +18,8 @@ throttled BOOLEAN, unit VARCHAR(20)!, warmup INTEGER!
 [builds]
 board VARCHAR(100)!, compiler TEXT!, digest VARCHAR(64)!, edgekit_version VARCHAR(50)!,
 id INTEGER!*, model_id models.id!, offload TEXT!, target TEXT!, tvm_version VARCHAR(50)!
+[best_records]
+own_us FLOAT, record_id tuning_records.id!, workload_id workloads.id!*
 [devices]
 board VARCHAR(100)!, id INTEGER!*, name VARCHAR(200)!
 [edgekit_store]
