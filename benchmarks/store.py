@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -80,7 +81,7 @@ def fill(store: Store, targets: int, kernels: int, trials: int) -> None:
         target = target_of(number)
         given = {"target": number, "kernels": kernels, "trials": trials}
         names = {"hash": hash_of(target), "text": target}
-        write(store, lambda c, given=given, names=names: filled(c, {**given, **names}))
+        write(store, partial(filled, given={**given, **names}))
     write(store, lambda connection: connection.execute(text("ANALYZE")))
 
 
