@@ -14,13 +14,14 @@ from edgekit.base.wording import printable
 WORKING = "working"
 """Key of such a message, whose value is a sentence."""
 _LONGEST = 160
+_Sentence = Annotated[str, Convert("a sentence", lambda said: printable(str(said))[:_LONGEST])]
 
 
 @dataclass(frozen=True)
 class Working:
     """The message of a region that does something slow."""
 
-    working: Annotated[str, Convert("a sentence", lambda said: printable(str(said))[:_LONGEST])]
+    working: _Sentence
 
 
 def working_in(message: Mapping[str, object]) -> Working | None:

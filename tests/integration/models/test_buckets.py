@@ -87,7 +87,7 @@ def test_weights_are_in_the_library_once(path: Path, bundle: Bundle) -> None:
 def test_verification_reaches_each_graph(bundle: Bundle) -> None:
     names = [vector.name for vector in bundle.manifest.vectors]
     assert [name for name in names if name.startswith("size-")] == [
-        *("size-1", "size-48", "size-24", "size-12", "size-6")
+        *("size-1", "size-96", "size-48", "size-24", "size-12", "size-6")
     ]
 
 

@@ -117,7 +117,7 @@ def test_the_application_runs_the_samples_of_every_size(app: Path, tmp_path: Pat
         (program, "--once", files[0], other, files[2]), capture_output=True, text=True
     )
 
-    assert sizes == {"sample": 24, "size-2": 2, "size-7": 7, "size-13": 13, "size-18": 18}
+    assert sizes == {"sample": 24, "size-2": 2, "size-7": 7, "size-9": 9, "size-18": 18}
     assert wrong.returncode == 1
     assert "dimension 1 of 'mask' has the size 7, and takes 2" in wrong.stderr
     assert "float32[1, 2..24]" in checked((program, "--describe"), app)
