@@ -253,14 +253,15 @@ class Cluster:
                 hint="it runs, and its certificate is of the same `edgekit cluster init`?",
                 details=(str(error)[:500],),
             ) from error
-        client.subscribe_topic(TOPIC, self._hear)
         client.register_plugin(Fitness(self._needs), name=self._needs.resource)
         return _Link(client, self._fitting_workers(client))
 
-    def _hear(self, event: tuple[float, Any]) -> None:
-        _, message = event
-        for problem in message["problems"]:
-            self._tell(f"{message['name']} is left out: {problem}")
+    def _read_problems(self, client: Any) -> None:
+        """Tell which workers are left out. A subscription would miss what came before it."""
+        for _, message in client.get_events(TOPIC):
+            if message["needs"] == self._needs.resource:
+                for problem in message["problems"]:
+                    self._tell(f"{message['name']} is left out: {problem}")
 
     def _tell(self, text: str) -> None:
         if text not in self._told:
@@ -272,6 +273,7 @@ class Cluster:
             link = self._link
             with suppress(*_LOST, RuntimeError, ValueError):
                 link.workers = self._fitting_workers(link.client)
+                self._read_problems(link.client)
 
     def _fitting_workers(self, client: Any) -> dict[str, int]:
         found = client.scheduler_info(n_workers=-1).get("workers", {})

@@ -103,7 +103,8 @@ class Fitness(distributed.WorkerPlugin):  # type: ignore[misc] # Dask has no typ
         lanes = 0 if found else worker.state.nthreads
         await worker.set_resources(**{self.name: lanes})
         if found:
-            worker.log_event(TOPIC, {"name": str(worker.name), "problems": list(found)})
+            message = {"needs": self.name, "name": str(worker.name), "problems": list(found)}
+            worker.log_event(TOPIC, message)
 
 
 def _python() -> str:
