@@ -49,17 +49,23 @@ def _always(*pairs: Pair) -> Callable[..., Iterator[Pair]]:
     return lambda shapes, attributes: iter(pairs)
 
 
+def _whole(attributes: Mapping[str, Any], name: str, default: int = 0) -> int:
+    """Return an attribute; the default where the model gives something else than a whole number."""
+    value = attributes.get(name)
+    return value if isinstance(value, int) else default
+
+
 def _gemm(shapes: Sequence[Shape | None], attributes: Mapping[str, Any]) -> Iterator[Pair]:
-    yield 0, 0 if attributes.get("transA", 0) else 1, 1, 1 if attributes.get("transB", 0) else 0
+    yield 0, 0 if _whole(attributes, "transA") else 1, 1, 1 if _whole(attributes, "transB") else 0
 
 
 def _convolution(shapes: Sequence[Shape | None], attributes: Mapping[str, Any]) -> Iterator[Pair]:
-    if attributes.get("group", 1) == 1:
+    if _whole(attributes, "group", 1) == 1:
         yield 0, 1, 1, 1
 
 
 def _recurrent(shapes: Sequence[Shape | None], attributes: Mapping[str, Any]) -> Iterator[Pair]:
-    batch = 0 if attributes.get("layout", 0) else 1
+    batch = 0 if _whole(attributes, "layout") else 1
     yield 0, 2, 1, 2
     for state in range(5, min(len(shapes), 7)):
         yield 0, batch, state, batch
@@ -74,8 +80,8 @@ def _broadcast(shapes: Sequence[Shape | None], attributes: Mapping[str, Any]) ->
 
 
 def _concat(shapes: Sequence[Shape | None], attributes: Mapping[str, Any]) -> Iterator[Pair]:
-    rank = len(shapes[0] or ())
-    along = attributes.get("axis", 0) % max(rank, 1)
+    rank = len(shapes[0] or ()) if shapes else 0
+    along = _whole(attributes, "axis") % max(rank, 1)
     for other, axis in itertools.product(range(1, len(shapes)), range(rank)):
         if axis != along:
             yield 0, axis, other, axis

@@ -24,6 +24,9 @@ SHAPES: dict[str, tuple[list[tuple[int, ...] | None], dict[str, Any], tuple[int,
     "Add": ([(2, 3, 4), (3, 1), (5, 4)], {}, (3, 5)),
     "Concat": ([(1, 3, 8), (1, 4, 9)], {"axis": 1}, (8, 9)),
     "BatchNormalization": ([(1, 3, 8, 8), (4,), (4,), (4,), (4,)], {}, (3, 4)),
+    "Concat of nothing": ([], {}, None),
+    "Concat along a list": ([(1, 3), (1, 4)], {"axis": (1,)}, (3, 4)),
+    "Conv in lists": ([(1, 3, 8, 8), (4, 2, 3, 3)], {"group": (1, 2)}, (3, 2)),
     "Relu": ([(1, 2)], {}, None),
 }
 
