@@ -152,6 +152,7 @@ def waiting(reports: Iterable[Any]) -> list[str]:
 @dataclass(frozen=True)
 class _Row:
     name: str
+    targets: str
     source: str
     what: str
     shown: str
@@ -162,8 +163,8 @@ def _rows() -> tuple[_Row, ...]:
     rows = []
     for line in _TABLE.read_text(encoding="utf-8").splitlines():
         if not line.startswith("#"):
-            name, _, source, what, shown, _ = (part for part in line.split("\t") if part)
-            rows.append(_Row(name, source, what, shown))
+            name, targets, source, what, shown, _ = (part for part in line.split("\t") if part)
+            rows.append(_Row(name, targets, source, what, shown))
     return tuple(rows)
 
 
@@ -194,7 +195,11 @@ def _installed(row: _Row) -> Requirement:
         return _has_module(row.shown.removeprefix("module:"))
 
     remedy = f"apt-get install {row.what}" if row.source == "apt" else "make setup"
-    return Requirement(row.name, is_met, remedy if row.name != "tensorrt" else _LICENSED)
+    if row.name == "tensorrt":
+        remedy = _LICENSED
+    elif row.targets == row.name:
+        remedy = f"it is large, so scripts/setup {row.name} installs it, not `make setup`"
+    return Requirement(row.name, is_met, remedy)
 
 
 @lru_cache(maxsize=1)
