@@ -26,13 +26,14 @@ from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
 
-from benchmarks.cluster_tasks import Candidates, Nothing, WaitingBuilders, WaitingDevice
+from benchmarks.cluster_tasks import Candidates, Nothing, Wait, WaitingDevice
 from edgekit.base.events import Events, Warned
 from edgekit.cluster.cluster import Cluster
 from edgekit.cluster.fitness import needs_of
 from edgekit.cluster.place import Local
 from edgekit.cluster.serving import credentials_as_line
 from edgekit.cluster.starting import Started, started
+from edgekit.tuning.cluster_builders import ClusterBuilders
 from edgekit.tuning.crew import Crew
 
 BATCH = 16
@@ -67,7 +68,7 @@ def search(
     """Run a search, and return its seconds."""
     began = time.monotonic()
     crew = Crew(
-        WaitingBuilders(cluster, compiling),
+        ClusterBuilders(cluster, lambda order: Wait(order, compiling)),
         devices,
         lambda taken: "simulated",
         Events(lambda e: None),

@@ -12,7 +12,6 @@ from typing import Any
 
 from edgekit.base.child import Child
 from edgekit.base.tensors import TensorSpec
-from edgekit.cluster.cluster import Cluster, ClusterClosed, TaskKills
 from edgekit.cluster.task import Task
 from edgekit.compiler.schedules.choices import Choice, ProductChoice
 from edgekit.tuning.batches import OWN, Batch
@@ -42,7 +41,7 @@ class Nothing(Task[None]):
 
 
 @dataclass(frozen=True)
-class Wait(Task[BuiltBatch]):
+class Wait(Task[BuiltBatch | BuildFailure]):
     """A compiler that waits, and leaves a library and an input."""
 
     order: BatchOrder
@@ -56,30 +55,6 @@ class Wait(Task[BuiltBatch]):
         places = range(-1, len(self.order.choices))
         functions = tuple(BuiltFunction(place, f"f{place}", ("data",)) for place in places)
         return BuiltBatch(library, self.order.inputs, OUTPUT, functions, ())
-
-
-class WaitingBuilders:
-    """Builders on a cluster whose compilers wait."""
-
-    def __init__(self, cluster: Cluster, seconds: float) -> None:
-        self._cluster = cluster
-        self._seconds = seconds
-
-    @property
-    def width(self) -> int:
-        return self._cluster.width
-
-    def ask(self, order: BatchOrder) -> BuiltBatch | BuildFailure:
-        folders = {"folder": order.folder, "inputs": order.inputs}
-        try:
-            return self._cluster.run(Wait(order, self._seconds), folders)
-        except TaskKills as error:
-            return BuildFailure(OWN, "compile", str(error))
-        except ClusterClosed:
-            return BuildFailure(OWN, "device", "the search has ended")
-
-    def close(self) -> None:
-        pass
 
 
 class WaitingDevice(Child):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from edgekit.advice.words import Recommendation, SearchPlan
 from edgekit.api.choice import device_for_board
 from edgekit.api.keywords import BindingKeywords, BuildKeywords, BundleLike, PathLike, Unpack
 from edgekit.api.on_devices import OnDevices
-from edgekit.base.errors import UsageError
+from edgekit.base.errors import InputError, UsageError
 from edgekit.base.events import Events
 from edgekit.base.options import option
 from edgekit.devices.device import Device
@@ -252,6 +253,11 @@ class Workspace(OnDevices):
         path = self.data.path(subject)
         if path.exists() or path.suffix.lower() in MODEL_SUFFIXES:
             return report_model(self.partitioned(subject, **how), store)
+        if len(PurePath(subject).parts) > 1:
+            raise InputError(
+                f"there is no bundle and no model at {path}",
+                hint="`edgekit build` makes a bundle; `edgekit results list` shows runs",
+            )
         _refuse_build_options(given, "a run")
         return report_run(str(subject), store)
 

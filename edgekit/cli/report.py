@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 @click.command("report", cls=Command)
 @click.argument("subject", metavar="BUNDLE|RESULT|MODEL", type=REPORTED)
 @click.option(
-    "--output",
+    "--out",
     "-o",
+    "output",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
     help="The page to write.  [default: NAME-report.html]",
@@ -36,7 +37,7 @@ def command(
     RESULT is a run's id, a prefix of it, or `latest`. The page shows layers, timeline, latencies,
     roofline, memory, energy, tuning and history, as far as their data exist, and says which command
     makes the others. It is one file and reaches no network. The options of a build are for a MODEL.
-    With --json, the data are printed, and the page is written if --output names it.
+    With --json, the data are printed, and the page is written if --out names it.
     """
     report = console.workspace.at_store(url).report(subject, **how)
     path = output or Path(f"{report.name}-report.html")

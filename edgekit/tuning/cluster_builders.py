@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from edgekit.base.child import Child
@@ -44,9 +45,11 @@ class CompileBatch(Task[BuiltBatch | BuildFailure]):
 class ClusterBuilders:
     """The workers of a cluster, as builders."""
 
-    def __init__(self, cluster: Cluster, bench: Bench) -> None:
+    def __init__(
+        self, cluster: Cluster, task: Callable[[BatchOrder], Task[BuiltBatch | BuildFailure]]
+    ) -> None:
         self._cluster = cluster
-        self._bench = bench
+        self._task = task
 
     @property
     def width(self) -> int:
@@ -55,7 +58,7 @@ class ClusterBuilders:
     def ask(self, order: BatchOrder) -> BuiltBatch | BuildFailure:
         folders = {"folder": order.folder, "inputs": order.inputs}
         try:
-            return self._cluster.run(CompileBatch(self._bench, order), folders)
+            return self._cluster.run(self._task(order), folders)
         except TaskKills as error:
             return BuildFailure(OWN, "compile", str(error))
         except ClusterClosed:

@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from edgekit.base.child import Child
@@ -275,9 +276,10 @@ def local_builders(request: BuildRequest) -> Builders:
 
 def cluster_builders(request: BuildRequest, cluster: Cluster) -> Builders:
     """Return the workers of a cluster, which compile for a search."""
-    from edgekit.tuning.cluster_builders import Bench, ClusterBuilders
+    from edgekit.tuning.cluster_builders import Bench, ClusterBuilders, CompileBatch
 
-    return ClusterBuilders(cluster, Bench(BUILDER, builder_setup(request), request.toolchain))
+    bench = Bench(BUILDER, builder_setup(request), request.toolchain)
+    return ClusterBuilders(cluster, partial(CompileBatch, bench))
 
 
 def builder_setup(request: BuildRequest) -> BuilderSetup:

@@ -19,7 +19,7 @@ from support.onnx_models import onnx_model
 from support.stores import a_point, a_run, a_session
 
 import edgekit
-from edgekit.base.errors import UsageError
+from edgekit.base.errors import InputError, UsageError
 from edgekit.store.bench_runs import save_bench_runs
 from edgekit.store.database import close_store, open_store
 from edgekit.store.findings import Findings
@@ -83,7 +83,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     save_findings(store, [Findings(session=a_session(board="local"))])
     save_findings(store, [Findings(progress=a_point(number)) for number in range(20)])
     close_store(store)
-    document = made.edgekit("report", "build/net-local", "--output", "page.html")
+    document = made.edgekit("report", "build/net-local", "--out", "page.html")
     assert [part["name"] for part in document["parts"]] == list(PARTS)
     assert not any(part["missing"] for part in document["parts"])
     return Made(folder, folder / "page.html", str(run), made.environment)
@@ -91,6 +91,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 def _with_build(run: edgekit.BenchRun, **facts: str) -> edgekit.BenchRun:
     return replace(run, build=replace(run.build, **facts))
+
+
+def test_a_path_without_a_bundle_is_no_run(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no bundle and no model at .*build/none"):
+        edgekit.Workspace(tmp_path).report("build/none")
 
 
 @pytest.fixture(scope="module")

@@ -22,17 +22,19 @@ class _Compiled:
 
 def test_paths_below_known_folders_are_those_of_the_reader() -> None:
     made = _Compiled(
-        Path("/here/work/a/lib.so"), ("-I/x", "/here/work", "/here/workshop"), PACKAGE / "agent"
+        Path("/near/bottom/a/lib.so"),
+        ("-I/x", "/near/bottom", "/near/bottoms"),
+        PACKAGE / "agent",
     )
-    data = pack(made, {"work": Path("/here/work")})
+    data = pack(made, {"work": Path("/near/bottom")})
 
-    assert unpack(data, {"work": Path("/there")}) == _Compiled(
-        Path("/there/a/lib.so"), ("-I/x", "/there", "/here/workshop"), PACKAGE / "agent"
+    assert unpack(data, {"work": Path("/far")}) == _Compiled(
+        Path("/far/a/lib.so"), ("-I/x", "/far", "/near/bottoms"), PACKAGE / "agent"
     )
 
 
 def test_no_path_leads_out_of_its_folder(tmp_path: Path) -> None:
-    data = pack(Path("/here/work/../../etc"), {"work": Path("/here/work")})
+    data = pack(Path("/near/bottom/../../etc"), {"work": Path("/near/bottom")})
 
     with pytest.raises((EdgekitError, pickle.UnpicklingError)):
         unpack(data, {"work": tmp_path})
