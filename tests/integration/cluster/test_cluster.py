@@ -130,16 +130,12 @@ def test_a_task_that_kills_two_workers_is_at_fault(
     assert len(log.read_text().splitlines()) == 2
 
 
-def test_a_killed_scheduler_loses_and_doubles_no_answer(
-    cluster: tuple,  # type: ignore[type-arg]
-    back: None,
-    tmp_path: Path,
-) -> None:
-    from support.cluster_tasks import Note, wait_for
+def test_a_killed_scheduler_loses_and_doubles_no_answer(tmp_path: Path) -> None:
+    from support.cluster_tasks import Note, local_cluster, wait_for
 
-    running, started = cluster
-    log, scheduler = tmp_path / "log", started.processes[0]
-    with ThreadPoolExecutor(4) as callers:
+    log = tmp_path / "log"
+    with local_cluster(WORKERS) as (running, started), ThreadPoolExecutor(4) as callers:
+        scheduler = started.processes[0]
         answers = [
             callers.submit(running.run, Note(str(log), number, 0.3), {}) for number in range(12)
         ]
