@@ -23,8 +23,8 @@ from tvm.s_tir import transform as blocks
 from tvm.tirx import transform
 
 from edgekit.base.errors import BuildError
+from edgekit.compiler.lowering import Own, code, loops
 from edgekit.compiler.passes.defined_arithmetic import defined_arithmetic
-from edgekit.compiler.passes.exact_differences import exact_differences
 from edgekit.compiler.passes.finish import compare_booleans, keep_on_stack, take_maximum
 from edgekit.compiler.passes.propagate_nan import propagate_nan
 from edgekit.compiler.passes.vector_math import vector_math
@@ -83,14 +83,14 @@ def compile_kernels(
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "kernels.o"
         built.write_to_file(str(file), "o")
-        code = file.read_bytes()
-    left = sorted({name.decode() for name in _RUNTIME.findall(code)} - _OWN)
+        machine_code = file.read_bytes()
+    left = sorted({name.decode() for name in _RUNTIME.findall(machine_code)} - _OWN)
     if left:
         raise BuildError(
             f"a kernel calls {', '.join(left)}, which only TVM's runtime has",
             hint="this is a fault of edgekit: please report it with the model",
         )
-    return code, scratch
+    return machine_code, scratch
 
 
 def _for_halves(functions: Mapping[str, Any], target: Any) -> Any:
@@ -106,50 +106,17 @@ def _for_halves(functions: Mapping[str, Any], target: Any) -> Any:
     return tvm.target.Target(settings)
 
 
-_LOOPS = [
-    exact_differences(),
-    whole_vectors(),
-    blocks.CanonicalizeLoop(),
-    blocks.LowerInitBlock(),
-    blocks.PlanAndUpdateBufferAllocationLocation(),
-    blocks.ConvertBlocksToOpaque(),
-    blocks.CompactBufferAllocation(),
-    blocks.LowerMatchBuffer(),
-    blocks.StmtSimplify(),
-    blocks.AnnotateIrregularLoop(),
-    blocks.InjectSoftwarePipeline(),
-    blocks.LowerOpaqueBlock(),
-    transform.FlattenBuffer(),
-    transform.BF16ComputeLegalize(),
-    transform.NarrowDataType(32),
-    blocks.LoopPartition(),
-    transform.VectorizeLoop(True),
-    blocks.InjectDoubleBuffer(),
-    transform.StorageRewrite(),
-    blocks.HoistIfThenElse(),
-    transform.UnrollLoop(),
-    blocks.RenormalizeSplitPattern(),
-    transform.StmtSimplify(),
-    transform.RemoveNoOp(),
-    blocks.RewriteUnsafeSelect(),
-    transform.CommonSubexprElim(),
-    transform.FP8ComputeLegalize(),
-    transform.VerifyMemory(),
-    keep_on_stack(),
-]
-"""TVM's own list for a CPU, up to where it packs the arguments."""
-
-_CODE = [
-    transform.FP8StorageLegalize(),
-    transform.BF16StorageLegalize(),
-    take_maximum(),
-    vector_math(),
-    transform.LowerTVMBuiltin(),
-    transform.LowerIntrin(),
-    propagate_nan(),
-    defined_arithmetic(),
-    compare_booleans(),
-]
+_LOOPS = loops(
+    Own(
+        first=[whole_vectors()],
+        vectors=[blocks.InjectDoubleBuffer()],
+        checked=[keep_on_stack()],
+    )
+)
+_CODE = code(
+    [take_maximum(), vector_math(), transform.LowerTVMBuiltin()],
+    [propagate_nan(), defined_arithmetic(), compare_booleans()],
+)
 
 
 def _plain(name: str, kernel: Any) -> tuple[Any, Scratch]:

@@ -19,8 +19,8 @@ from tvm.tirx import transform
 
 from edgekit.compiler.gpu.arithmetic import Helpers, defined_on_gpu
 from edgekit.compiler.gpu.code import ALIGNMENT, GpuCode, GpuKernel, Launch
+from edgekit.compiler.lowering import Own, code, loops
 from edgekit.compiler.objects import PREFIX
-from edgekit.compiler.passes.exact_differences import exact_differences
 from edgekit.compiler.rewriting import nodes_in
 from edgekit.profiles.gpu import OpenCl
 
@@ -89,51 +89,21 @@ def _with_plain_names(source: str, device: Any) -> str:
     return source
 
 
-_LOOPS = [
-    exact_differences(),
-    blocks.CanonicalizeLoop(),
-    blocks.LowerCrossThreadReduction(),
-    blocks.LowerInitBlock(),
-    blocks.PlanAndUpdateBufferAllocationLocation(),
-    blocks.ConvertBlocksToOpaque(),
-    blocks.LiftThreadBinding(),
-    blocks.CompactBufferAllocation(),
-    blocks.UnifyThreadBinding(),
-    blocks.LowerMatchBuffer(),
-    blocks.StmtSimplify(),
-    blocks.AnnotateIrregularLoop(),
-    blocks.InjectSoftwarePipeline(),
-    blocks.LowerOpaqueBlock(),
-    transform.FlattenBuffer(),
-    transform.BF16ComputeLegalize(),
-    transform.NarrowDataType(32),
-    blocks.LoopPartition(),
-    transform.VectorizeLoop(True),
-    blocks.InjectVirtualThread(),
-    transform.StorageRewrite(),
-    blocks.HoistIfThenElse(),
-    transform.UnrollLoop(),
-    blocks.RenormalizeSplitPattern(),
-    transform.StmtSimplify(),
-    transform.RemoveNoOp(),
-    blocks.RewriteUnsafeSelect(),
-    transform.CommonSubexprElim(),
-    transform.FP8ComputeLegalize(),
-    transform.VerifyMemory(),
-    transform.AnnotateEntryFunc(),
-    blocks.ThreadSync("shared"),
-    blocks.LowerThreadAllreduce(),
-    transform.SplitHostDevice(),
-]
-"""TVM's own list for a GPU, up to where it packs the arguments."""
-
-_CODE = [
-    transform.FP8StorageLegalize(),
-    transform.BF16StorageLegalize(),
-    transform.LowerWarpMemory(),
-    transform.StmtSimplify(),
-    transform.LowerIntrin(),
-]
+_LOOPS = loops(
+    Own(
+        sums=[blocks.LowerCrossThreadReduction()],
+        opaque=[blocks.LiftThreadBinding()],
+        compact=[blocks.UnifyThreadBinding()],
+        vectors=[blocks.InjectVirtualThread()],
+        checked=[
+            transform.AnnotateEntryFunc(),
+            blocks.ThreadSync("shared"),
+            blocks.LowerThreadAllreduce(),
+            transform.SplitHostDevice(),
+        ],
+    )
+)
+_CODE = code([transform.LowerWarpMemory(), transform.StmtSimplify()])
 
 
 def _check_types(source: str, limits: OpenCl) -> None:
