@@ -286,6 +286,8 @@ class OnDevices(Building):
                 EvaluationPlan(self.data.path(data), task, **without(how, DeviceKeywords)),
                 source=None if model is None else self._source(model, {}),
                 events=self._setting.events,
+                purpose="evaluate",
+                store=self.data.store,
             )
 
     def debug(

@@ -18,7 +18,7 @@ from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS
 from edgekit.models.model import MODEL_SUFFIXES
 from edgekit.profiles.board import Board
 from edgekit.store.comparing import Comparison
-from edgekit.store.results import Listing
+from edgekit.store.results import Evaluations, Listing
 from edgekit.store.runs import BenchRun
 
 if TYPE_CHECKING:
@@ -229,6 +229,20 @@ class Workspace(OnDevices):
         from edgekit.store.results import list_results
 
         return list_results(RunFilter(model, board, device, last), self.data.store)
+
+    def accuracy(
+        self,
+        *,
+        model: str | None = None,
+        board: str | None = None,
+        device: str | None = None,
+        last: int = 20,
+    ) -> Evaluations:
+        """List the evaluations of the store, the latest first."""
+        from edgekit.store.bench_runs import RunFilter
+        from edgekit.store.results import list_accuracy
+
+        return list_accuracy(RunFilter(model, board, device, last), self.data.store)
 
     def result(self, run: str = "latest") -> BenchRun:
         """Return one run with its samples: by its id, a prefix of it, or the latest."""

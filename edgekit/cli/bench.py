@@ -24,6 +24,7 @@ from edgekit.base.wording import (
     percent,
     size,
 )
+from edgekit.cli.accuracy_options import data_options, limit_options
 from edgekit.cli.bench_matrix import MatrixOptions, run_matrix
 from edgekit.cli.cluster_option import cluster_option
 from edgekit.cli.console import Console
@@ -142,6 +143,8 @@ _matrix_options = grouped(
     click.option(
         "--again", is_flag=True, help="With --boards: measure again what is already done."
     ),
+    *data_options(required=False, where="With --boards: "),
+    *limit_options("With --boards: "),
     junit_option,
     cluster_option,
 )
@@ -168,7 +171,8 @@ def command(
     """Measure latency, throughput and memory of BUNDLE on a device of its board.
 
     With --boards, measure a model on several boards and with several offloads. The reports are
-    Markdown, CSV, JSON and HTML. An interrupted matrix resumes where it stopped.
+    Markdown, CSV, JSON and HTML. An interrupted matrix resumes where it stopped. With --data, the
+    accuracy on a data set is beside the time.
     """
     from edgekit.api.device import bench_plan
 
@@ -187,7 +191,8 @@ def command(
         return
     if matrix != MatrixOptions():
         raise UsageError(
-            "--offload, --out, --again, --junit and --cluster are for a matrix",
+            "--offload, --out, --again, --data, --task, --at-least, --at-most, --junit and "
+            "--cluster are for a matrix",
             hint="add --boards, or leave them out",
         )
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgekit.base.errors import DevicesFailedError
+from edgekit.base.errors import DevicesFailedError, UsageError
 from edgekit.base.wording import counted
 from edgekit.cli.console import Console
 from edgekit.cli.junit import junit_file
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from edgekit.devices.base import BenchPlan
     from edgekit.devices.device import Device
     from edgekit.profiles.board import Board
+    from edgekit.project.workspace import WorkspaceData
+    from edgekit.verbs.evaluation.evaluate import EvaluationPlan
     from edgekit.verbs.matrix_report import Matrix
 
 
@@ -28,8 +31,27 @@ class MatrixOptions:
     offloads: str | None = None
     out: Path | None = None
     again: bool = False
+    data: Path | None = None
+    task: str | None = None
+    at_least: Mapping[str, float] = field(default_factory=dict)
+    at_most: Mapping[str, float] = field(default_factory=dict)
     junit: Path | None = None
     cluster: str | None = None
+
+    def evaluation(self, workspace: WorkspaceData) -> EvaluationPlan | None:
+        """Return what each cell is evaluated on; UsageError for half of it."""
+        from edgekit.verbs.evaluation.evaluate import EvaluationPlan
+
+        if self.data is None and self.task is None and not (self.at_least or self.at_most):
+            return None
+        if self.data is None or self.task is None:
+            raise UsageError(
+                "an evaluation needs a data set and a task",
+                hint="give both --data and --task, as `edgekit evaluate` takes them",
+            )
+        return EvaluationPlan(
+            workspace.path(self.data), self.task, self.at_least, self.at_most, self.again
+        )
 
 
 def run_matrix(
@@ -55,6 +77,7 @@ def run_matrix(
         plan,
         where.twin,
         chosen.again,
+        chosen.evaluation(setting.data),
     )
     with (
         compiled_ahead(setting, source.format) as ahead,
@@ -82,7 +105,7 @@ def _render(console: Console, matrix: Matrix) -> None:
     console.table(
         HEADS,
         [[text or None for text in row_of(cell)] for cell in matrix.cells],
-        right=("median", "p90", "fastest", "memory", "energy", "max error"),
+        right=("median", "p90", "fastest", "memory", "energy", "max error", "accuracy"),
         spare=("energy", "fastest", "p90", "memory", "max error"),
     )
     if text := caution(matrix):

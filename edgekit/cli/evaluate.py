@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from edgekit.base.errors import UsageError
 from edgekit.base.measurer import beside
 from edgekit.base.wording import counted, duration
+from edgekit.cli.accuracy_options import data_options, limit_options
 from edgekit.cli.cluster_option import cluster_option
 from edgekit.cli.console import Console
 from edgekit.cli.device_options import device_options_with_timeout
+from edgekit.cli.junit import junit_file, junit_option
 from edgekit.cli.options import (
     BUNDLE_PATH,
     MODEL_FILE,
@@ -27,7 +27,6 @@ from edgekit.verbs.evaluation.report import (
     EvaluationReport,
     Limit,
     Metric,
-    TaskName,
     raise_if_missed,
 )
 
@@ -35,62 +34,17 @@ if TYPE_CHECKING:
     from edgekit.api.choice import DeviceKeywords
 
 
-def _bounds(
-    context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
-) -> dict[str, float]:
-    """Parse `top1=0.70`."""
-    found: dict[str, float] = {}
-    for text in texts:
-        name, _, bound = text.partition("=")
-        try:
-            value = float(bound)
-        except ValueError:
-            value = math.nan
-        if not name or not math.isfinite(value) or name in found:
-            raise UsageError(
-                f"{parameter.opts[0]} {text} is no limit of its own",
-                hint=f"write {parameter.opts[0]} NAME=NUMBER, once for each figure",
-            )
-        found[name] = value
-    return found
-
-
 _how_options = grouped(
     "how",
     dict,
-    click.option(
-        "--data",
-        type=click.Path(path_type=Path),
-        required=True,
-        metavar="DIR",
-        help="The data set with its labels.",
-    ),
-    click.option(
-        "--task",
-        type=click.Choice(get_args(TaskName)),
-        required=True,
-        help="What the model does, which decides the data's layout and the figures.",
-    ),
+    *data_options(required=True),
     click.option(
         "--model",
         type=MODEL_FILE,
         metavar="MODEL",
         help="Run this model on the same samples in its own runtime, and compare.",
     ),
-    click.option(
-        "--at-least",
-        multiple=True,
-        metavar="NAME=X",
-        callback=_bounds,
-        help="Fail if this figure is smaller, such as top1=0.70. May be repeated.",
-    ),
-    click.option(
-        "--at-most",
-        multiple=True,
-        metavar="NAME=X",
-        callback=_bounds,
-        help="Fail if this figure is larger. May be repeated.",
-    ),
+    *limit_options(),
     click.option("--again", is_flag=True, help="Forget what an interrupted evaluation left."),
 )
 
@@ -101,6 +55,7 @@ _how_options = grouped(
 @board_option
 @cluster_option
 @device_options_with_timeout
+@junit_option
 @json_option
 @pass_console
 def command(
@@ -110,14 +65,20 @@ def command(
     board_name: str | None,
     cluster: str | None,
     where: DeviceKeywords,
+    junit: Path | None,
 ) -> None:
     """Run a data set on a device, and say how right the outputs are.
 
     A MODEL is built for --board first. An interrupted evaluation goes on where it stopped. A figure
-    that misses a limit ends with exit code 17.
+    that misses a limit ends with exit code 17. The figures are kept: `edgekit results list` shows
+    them beside the time.
     """
+    from edgekit.verbs.junit import cases_of_evaluation
+
     ws = console.workspace.on_cluster(cluster)
-    report = ws.evaluate(target, board=board_name, **how, **where)
+    with junit_file(junit, "evaluate", target.name) as cases:
+        report = ws.evaluate(target, board=board_name, **how, **where)
+        cases += cases_of_evaluation(report)
     console.report(report, lambda: _render(console, report))
     raise_if_missed(report)
 

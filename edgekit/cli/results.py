@@ -5,17 +5,25 @@ from __future__ import annotations
 import re
 import time
 from pathlib import Path
+from typing import Any
 
 import click
 
 from edgekit.base.measurer import figure, measurer_in_words
 from edgekit.base.wording import celsius, counted, energy, measured, size
 from edgekit.cli.console import Console
-from edgekit.cli.options import Group, csv_option, json_option, pass_console, store_option
+from edgekit.cli.options import (
+    Group,
+    csv_option,
+    grouped,
+    json_option,
+    pass_console,
+    store_option,
+)
 from edgekit.cli.tuning_results import tuning_command
 from edgekit.store.comparing import Comparison
-from edgekit.store.results import Listing, Transfer
-from edgekit.store.runs import BenchRun
+from edgekit.store.results import Evaluations, Listing, Transfer
+from edgekit.store.runs import BenchRun, Evaluation, accuracy_in_words
 
 _SHORT = 12
 _METASCHEDULE = "metaschedule"
@@ -36,44 +44,58 @@ class _Share(click.ParamType[float]):
 
 @click.group("results", cls=Group)
 def command() -> None:
-    """Show the runs of `edgekit bench` and `deploy`, and all tuning sessions."""
+    """Show the runs of `edgekit bench` and `deploy`, evaluations, and all tuning sessions."""
 
 
 command.add_command(tuning_command)
 
 
-@command.command("list")
-@click.option("--model", metavar="NAME", help="Only runs of this model.")
-@click.option("--board", metavar="NAME", help="Only runs on this kind of board.")
-@click.option("--device", metavar="NAME", help="Only runs on this device.")
-@click.option(
-    "--last",
-    type=click.IntRange(1, 100_000),
-    default=20,
-    show_default=True,
-    metavar="N",
-    help="Number of runs, the latest first.",
+_filter_options = grouped(
+    "chosen",
+    dict,
+    click.option("--model", metavar="NAME", help="Only runs of this model."),
+    click.option("--board", metavar="NAME", help="Only runs on this kind of board."),
+    click.option("--device", metavar="NAME", help="Only runs on this device."),
+    click.option(
+        "--last",
+        type=click.IntRange(1, 100_000),
+        default=20,
+        show_default=True,
+        metavar="N",
+        help="Number of runs, the latest first.",
+    ),
 )
+
+
+@command.command("list")
+@_filter_options
 @store_option
 @csv_option
 @json_option
 @pass_console
 def list_command(
     console: Console,
-    model: str | None,
-    board: str | None,
-    device: str | None,
-    last: int,
+    chosen: dict[str, Any],
     url: str | None,
 ) -> None:
-    """List benchmark runs, the latest first."""
-    from edgekit.store.bench_runs import RunFilter
-    from edgekit.store.results import list_results
+    """List benchmark runs, the latest first.
 
-    listing = list_results(
-        RunFilter(model, board, device, last), console.workspace.at_store(url).data.store
-    )
+    The accuracy is that of the same build, as `edgekit evaluate` last measured it.
+    """
+    listing = console.workspace.at_store(url).results(**chosen)
     console.report(listing, lambda: _render_list(console, listing))
+
+
+@command.command("accuracy")
+@_filter_options
+@store_option
+@csv_option
+@json_option
+@pass_console
+def accuracy_command(console: Console, chosen: dict[str, Any], url: str | None) -> None:
+    """List what `edgekit evaluate` measured, the latest first."""
+    listing = console.workspace.at_store(url).accuracy(**chosen)
+    console.report(listing, lambda: _render_accuracy(console, listing))
 
 
 @command.command("show")
@@ -178,7 +200,10 @@ def _render_list(console: Console, listing: Listing) -> None:
         console.print(f"nothing is in {listing.store} yet: `edgekit bench BUNDLE` measures")
         return
     console.listing(
-        ("run", "when", "model", "board", "device", "offload", "median", "p90", "threads", "for"),
+        (
+            *("run", "when", "model", "board", "device", "offload", "median", "p90"),
+            *("accuracy", "threads", "for"),
+        ),
         [
             (
                 run.id[:_SHORT],
@@ -189,13 +214,43 @@ def _render_list(console: Console, listing: Listing) -> None:
                 ", ".join(run.build.offload) or "none",
                 figure(run.median, run.unit, run.measured_by),
                 measured(run.p90, run.unit),
+                _accuracy(listing.accuracy_of(run)),
                 run.conditions.threads,
                 run.purpose,
             )
             for run in listing.runs
         ],
-        right=("median", "p90", "threads"),
+        right=("median", "p90", "accuracy", "threads"),
         spare=("for", "threads", "board", "p90", "offload"),
+    )
+
+
+def _accuracy(evaluation: Evaluation | None) -> str | None:
+    return None if evaluation is None else accuracy_in_words(evaluation.figures)
+
+
+def _render_accuracy(console: Console, listing: Evaluations) -> None:
+    if not listing.evaluations:
+        console.print(f"nothing is in {listing.store} yet: `edgekit evaluate` measures")
+        return
+    console.listing(
+        ("when", "model", "board", "device", "offload", "data", "samples", "median", "figures"),
+        [
+            (
+                _when(one.measured_at, whole=console.csv_path is not None),
+                one.build.model,
+                one.build.board,
+                one.device,
+                ", ".join(one.build.offload) or "none",
+                one.data,
+                one.samples,
+                figure(one.seconds, "seconds", one.measured_by),
+                ", ".join(each.in_words() for each in one.figures),
+            )
+            for one in listing.evaluations
+        ],
+        right=("samples", "median"),
+        spare=("samples", "board", "offload", "data"),
     )
 
 

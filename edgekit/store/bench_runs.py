@@ -15,10 +15,11 @@ from sqlalchemy import Connection, RowMapping, Select, func, select
 from edgekit.base.decode import decode_json, encode
 from edgekit.base.errors import InputError
 from edgekit.base.json_reader import read_json
+from edgekit.store.builds import build_from, ids_of, with_build_and_device
 from edgekit.store.database import Store, read, write
-from edgekit.store.rows import Named, id_of, insert_missing, only_one, select_named
+from edgekit.store.rows import Named, insert_missing, only_one, select_named
 from edgekit.store.run_profile import RunProfile
-from edgekit.store.runs import MOST_SAMPLES, BenchRun, BuildFacts, Conditions
+from edgekit.store.runs import MOST_SAMPLES, BenchRun, Conditions
 from edgekit.store.tables import bench_runs, builds, devices, models
 
 T = TypeVar("T")
@@ -46,7 +47,13 @@ def save_bench_runs(store: Store, runs: Sequence[BenchRun]) -> int:
 
 def list_bench_runs(store: Store, chosen: RunFilter) -> tuple[BenchRun, ...]:
     """List runs without their samples, latest first."""
-    query = _joined(samples=False)
+    query = narrowed(_joined(samples=False), chosen)
+    query = query.order_by(bench_runs.c.measured_at.desc(), bench_runs.c.id).limit(chosen.limit)
+    return _rows(store, query)
+
+
+def narrowed(query: Select[Any], chosen: RunFilter) -> Select[Any]:
+    """Narrow a query with builds and devices to what a filter selects."""
     for column, value in (
         (models.c.name, chosen.model),
         (models.c.sha256, chosen.model_sha256),
@@ -55,8 +62,7 @@ def list_bench_runs(store: Store, chosen: RunFilter) -> tuple[BenchRun, ...]:
     ):
         if value is not None:
             query = query.where(column == value)
-    query = query.order_by(bench_runs.c.measured_at.desc(), bench_runs.c.id).limit(chosen.limit)
-    return _rows(store, query)
+    return query
 
 
 def visit_bench_runs(store: Store, visit: Callable[[Iterator[BenchRun]], T]) -> T:
@@ -137,32 +143,13 @@ def _joined(*, samples: bool) -> Select[Any]:
     columns = [bench_runs.c[name] for name in (*_PLAIN, *_CONDITIONS, "notes")]
     if samples:
         columns += [bench_runs.c.samples, bench_runs.c.profile]
-    facts = [
-        builds.c.digest,
-        builds.c.board,
-        builds.c.target,
-        builds.c.compiler,
-        builds.c.offload,
-        builds.c.edgekit_version,
-        builds.c.tvm_version,
-        models.c.name.label("model"),
-        models.c.sha256.label("model_sha256"),
-        devices.c.name.label("device"),
-    ]
-    return (
-        select(*columns, *facts)
-        .join(builds, bench_runs.c.build_id == builds.c.id)
-        .join(models, builds.c.model_id == models.c.id)
-        .join(devices, bench_runs.c.device_id == devices.c.id)
-    )
+    return with_build_and_device(bench_runs, columns)
 
 
 def _from_row(row: RowMapping) -> BenchRun:
-    facts = {field.name: row[field.name] for field in fields(BuildFacts)}
-    facts["offload"] = tuple(read_json(row["offload"]))
     return BenchRun(
         **{name: row[name] for name in _PLAIN},
-        build=BuildFacts(**facts),
+        build=build_from(row),
         device=row["device"],
         conditions=Conditions(**{name: row[name] for name in _CONDITIONS}),
         notes=tuple(read_json(row["notes"])),
@@ -172,32 +159,10 @@ def _from_row(row: RowMapping) -> BenchRun:
 
 
 def _save(connection: Connection, run: BenchRun) -> int:
-    model_id = id_of(
-        connection,
-        models,
-        {"sha256": run.build.model_sha256},
-        {"name": run.build.model},
-    )
-    facts = asdict(run.build)
-    build_id = id_of(
-        connection,
-        builds,
-        {"digest": run.build.digest},
-        {
-            "model_id": model_id,
-            "offload": json.dumps(run.build.offload),
-            **{
-                name: facts[name]
-                for name in ("board", "target", "compiler", "edgekit_version", "tvm_version")
-            },
-        },
-    )
-    device_id = id_of(connection, devices, {"name": run.device, "board": run.build.board}, {})
     values = {name: getattr(run, name) for name in _PLAIN}
     values |= asdict(run.conditions)
     values |= {
-        "build_id": build_id,
-        "device_id": device_id,
+        **ids_of(connection, run.build, run.device),
         "notes": json.dumps(run.notes),
         "samples": pack(run.samples),
         "profile": None if run.profile is None else json.dumps(encode(run.profile)),

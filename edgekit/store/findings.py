@@ -1,5 +1,5 @@
 """Findings as files that wait for the store: a session's start or end, candidates, a point of its
-curve, regions. Everything read is checked."""
+curve, regions, evaluations. Everything read is checked."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from edgekit.base.decode import encode, show
 from edgekit.base.errors import InputError
 from edgekit.store.documents import checked
 from edgekit.store.old_records import regions_with_measurer, session_with_measurer
-from edgekit.store.runs import RegionCost
+from edgekit.store.runs import Evaluation, RegionCost
 from edgekit.store.tuning_runs import TuningProgress, TuningRecord, TuningSession
 
 _FORMAT = 1
@@ -25,6 +25,7 @@ class Findings:
     records: tuple[TuningRecord, ...] = ()
     progress: TuningProgress | None = None
     regions: tuple[RegionCost, ...] = ()
+    evaluations: tuple[Evaluation, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class _Document:
     records: tuple[Mapping[str, object], ...]
     progress: object
     regions: object
+    evaluations: object
 
 
 def to_text(findings: Findings) -> str:
@@ -52,6 +54,8 @@ def to_text(findings: Findings) -> str:
 
 def from_document(document: object) -> Findings:
     """Read findings; raise InputError for anything that `to_text` does not write."""
+    if isinstance(document, Mapping):
+        document = {"evaluations": [], **document}  # older files have none
     file = checked(_Document, document)
     if file.format != _FORMAT:
         raise InputError(
@@ -71,5 +75,6 @@ def from_document(document: object) -> Findings:
         "session": session_with_measurer(file.session),
         "progress": file.progress,
         "regions": regions_with_measurer(file.regions),
+        "evaluations": file.evaluations,
     }
     return checked(Findings, {**parts, "records": records})

@@ -72,6 +72,10 @@ def _best_records(connection: Connection) -> None:
     rank_all(connection)
 
 
+def _evaluations(connection: Connection) -> None:
+    _create(connection, "evaluations")
+
+
 STEPS: tuple[Migration, ...] = (
     Migration(1, "benchmark runs with their builds, models and devices", _first_tables),
     Migration(2, "costs of regions in libraries and in TVM", _region_costs),
@@ -82,6 +86,7 @@ STEPS: tuple[Migration, ...] = (
     Migration(7, "the sizes of inputs that vary", _sizes),
     Migration(8, "the time of each step of a run", _profiles),
     Migration(9, "the best candidate of each kernel", _best_records),
+    Migration(10, "the accuracy of builds on data sets", _evaluations),
 )
 
 NEWEST = STEPS[-1].to

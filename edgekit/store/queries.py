@@ -14,7 +14,7 @@ from edgekit.base.json_reader import read_json
 from edgekit.store.runs import RegionCost
 from edgekit.store.tuning_runs import BestRecord
 
-VERSION = 9
+VERSION = 10
 """The store's version: the last step of `migrations.py`."""
 
 BEST_OF = """

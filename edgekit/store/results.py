@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from edgekit.store.bench_runs import RunFilter
     from edgekit.store.comparing import Comparison
     from edgekit.store.database import Store
-    from edgekit.store.runs import BenchRun
+    from edgekit.store.runs import BenchRun, Evaluation
 
 LARGEST_IMPORT = 1 << 30
 _RUNS_A_STEP = 1000
@@ -37,9 +37,26 @@ class Listing(Report):
 
     store: str
     runs: tuple[BenchRun, ...]
+    evaluations: tuple[Evaluation, ...] = ()
+    """The latest evaluation of each of their builds that has one."""
 
     def headline(self) -> str:
         return f"{counted(len(self.runs), 'run')} in {self.store}"
+
+    def accuracy_of(self, run: BenchRun) -> Evaluation | None:
+        """Return the latest evaluation of a run's build, on whichever device."""
+        return next((e for e in self.evaluations if e.build.digest == run.build.digest), None)
+
+
+@dataclass(frozen=True)
+class Evaluations(Report):
+    """Evaluations of a store."""
+
+    store: str
+    evaluations: tuple[Evaluation, ...]
+
+    def headline(self) -> str:
+        return f"{counted(len(self.evaluations), 'evaluation')} in {self.store}"
 
 
 @dataclass(frozen=True)
@@ -74,9 +91,20 @@ def opened_store(url: str | None = None, *, patient: bool = True) -> Iterator[St
 def list_results(chosen: RunFilter, url: str | None = None) -> Listing:
     """List runs, latest first."""
     from edgekit.store.bench_runs import list_bench_runs
+    from edgekit.store.evaluations import last_evaluations
 
     with opened_store(url) as store:
-        return Listing(str(store), list_bench_runs(store, chosen))
+        runs = list_bench_runs(store, chosen)
+        known = last_evaluations(store, [run.build.digest for run in runs])
+        return Listing(str(store), runs, tuple(known.values()))
+
+
+def list_accuracy(chosen: RunFilter, url: str | None = None) -> Evaluations:
+    """List evaluations, latest first."""
+    from edgekit.store.evaluations import list_evaluations
+
+    with opened_store(url) as store:
+        return Evaluations(str(store), list_evaluations(store, chosen))
 
 
 def show_result(name: str, url: str | None = None) -> BenchRun:

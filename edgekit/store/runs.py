@@ -1,4 +1,4 @@
-"""Benchmark runs and costs of regions as plain data, without a database."""
+"""Benchmark runs, evaluations and costs of regions as plain data, without a database."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from edgekit.base.decode import Most
 from edgekit.base.measurer import Measurer, figure
 from edgekit.base.report import Report
+from edgekit.base.wording import number, percent
 from edgekit.store.fields import (
     BoardName,
     Hash,
@@ -108,6 +109,51 @@ class BenchRun(Report):
         import numpy as np
 
         return np.array(self.samples, np.int64)
+
+
+@dataclass(frozen=True)
+class AccuracyFigure:
+    """A figure of accuracy, such as the share of right samples."""
+
+    name: Word
+    value: float
+    share: bool
+    """Whether it is a share of one."""
+
+    def in_words(self) -> str:
+        return f"{self.name} {percent(self.value) if self.share else number(self.value)}"
+
+
+@dataclass(frozen=True)
+class Evaluation(Report):
+    """The accuracy of one build on a data set."""
+
+    id: Id
+    measured_at: RunTime
+    build: BuildFacts
+    device: Name
+    host: Name
+    """The host that ran edgekit."""
+    purpose: Word
+    """The command: "evaluate", "matrix"."""
+    task: Word
+    data: Words
+    """The name of the data set's folder."""
+    samples: Int32
+    measured_by: Measurer | None
+    seconds: float
+    """The median duration of an inference."""
+    figures: tuple[AccuracyFigure, ...]
+    """The figures, the most important first."""
+
+    def headline(self) -> str:
+        when = self.measured_at[:16].replace("T", " ")
+        return f"{self.build.model} on {self.device}, {when}: {accuracy_in_words(self.figures)}"
+
+
+def accuracy_in_words(figures: tuple[AccuracyFigure, ...]) -> str:
+    """Say the most important figure; empty if there is none."""
+    return figures[0].in_words() if figures else ""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from sqlalchemy import Connection, update
 
 from edgekit.store.database import Store, write
+from edgekit.store.evaluations import save_evaluation
 from edgekit.store.findings import Findings
 from edgekit.store.queries import hash_of
 from edgekit.store.ranking import lock_kernel, rank_kernel
@@ -24,11 +25,15 @@ from edgekit.store.tuning_runs import TuningProgress, TuningRecord, TuningSessio
 
 
 def save_findings(store: Store, findings: Sequence[Findings]) -> int:
-    """Save findings in one transaction. Return the number of new candidates and of regions."""
+    """Save findings in one transaction.
+
+    Return the number of new candidates, of regions, and of new evaluations.
+    """
 
     records = [record for found in findings for record in found.records]
     points = [found.progress for found in findings if found.progress is not None]
     regions = [region for found in findings for region in found.regions]
+    evaluations = [evaluation for found in findings for evaluation in found.evaluations]
 
     def work(connection: Connection) -> int:
         for found in findings:
@@ -39,7 +44,7 @@ def save_findings(store: Store, findings: Sequence[Findings]) -> int:
             _save_point(connection, point)
         for region in regions:
             insert_or_update(connection, region_costs, asdict(region), newer_by="measured_at")
-        return new + len(regions)
+        return new + len(regions) + sum(save_evaluation(connection, one) for one in evaluations)
 
     return write(store, work)
 

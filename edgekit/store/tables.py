@@ -28,7 +28,7 @@ from sqlalchemy import (
 
 from edgekit.base.decode import Most, Range
 from edgekit.store.fields import BoardName, Hash, ModelName, Name
-from edgekit.store.runs import BenchRun, BuildFacts, Conditions, RegionCost
+from edgekit.store.runs import BenchRun, BuildFacts, Conditions, Evaluation, RegionCost
 from edgekit.store.tuning_runs import TuningProgress, TuningRecord, TuningSession, Workload
 
 _NUMBERS = {int: BigInteger, float: Float, bool: Boolean}
@@ -108,6 +108,16 @@ bench_runs = Table(
     *_columns(Conditions),
     Column("samples", LargeBinary, nullable=False),
     Index("bench_runs_by_time", "measured_at"),
+)
+
+evaluations = Table(
+    "evaluations",
+    metadata,
+    Column("build_id", ForeignKey("builds.id"), nullable=False),
+    Column("device_id", ForeignKey("devices.id"), nullable=False),
+    *_columns(Evaluation, keys=("id",), without=("build", "device")),
+    Index("evaluations_by_time", "measured_at"),
+    Index("evaluations_of_build", "build_id", "measured_at"),
 )
 
 region_costs = Table(

@@ -1,8 +1,9 @@
-"""Says reports as cases of JUnit: a case for each reference vector, and each cell of a matrix."""
+"""Says reports as cases of JUnit: each reference vector, figure of accuracy, cell of a matrix."""
 
 from __future__ import annotations
 
 from edgekit.base.junit import Case, Outcome
+from edgekit.verbs.evaluation.report import EvaluationReport
 from edgekit.verbs.matrix_report import HEADS, Cell, Matrix, Status, row_of
 from edgekit.verbs.verify import VerifyReport, difference_in_words
 
@@ -34,6 +35,23 @@ def cases_of_verification(report: VerifyReport) -> tuple[Case, ...]:
             cases.append(Case(group, sample.name, lines=lines))
     left_out = (Case(group, left.name, "left out", left.reason) for left in report.left_out)
     return (*cases, *left_out)
+
+
+def cases_of_evaluation(report: EvaluationReport) -> tuple[Case, ...]:
+    """Return a case for each figure. One without a limit can't fail."""
+    group = (report.bundle.name, report.device)
+    missed = {limit.metric: limit for limit in report.missed}
+    cases = []
+    for metric in report.metrics:
+        line = f"{metric.figure.title}: {metric.figure.in_words(metric.value)}"
+        if metric.name in missed:
+            bound = missed[metric.name]
+            allowed = f"allowed is at {bound.side} {metric.figure.in_words(bound.bound)}"
+            message = f"{line}, {allowed}"
+            cases.append(Case(group, metric.name, "failed", message, kind="AccuracyError"))
+        else:
+            cases.append(Case(group, metric.name, lines=(line,)))
+    return tuple(cases)
 
 
 def cases_of_matrix(matrix: Matrix) -> tuple[Case, ...]:

@@ -12,17 +12,19 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from edgekit.base.decode import decode, decode_json, encode
 from edgekit.base.errors import EdgekitError, OffloadRefusedError, StorageError, UsageError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import storage_errors, write_atomically
+from edgekit.base.json_text import plain
 from edgekit.base.options import option
 from edgekit.base.own_folder import remember_origin
 from edgekit.building.choose import BuildOptions, make_request
 from edgekit.building.compilation import Compiling
 from edgekit.building.request import BuildRequest
-from edgekit.devices.base import BenchPlan
+from edgekit.devices.base import BenchPlan, Session
 from edgekit.devices.device import Device
 from edgekit.models.model import ModelSource
 from edgekit.profiles.board import Board
@@ -32,8 +34,13 @@ from edgekit.verbs.fleet import on_each
 from edgekit.verbs.matrix_report import Cell, Matrix, Status, write_reports
 from edgekit.version import __version__
 
+if TYPE_CHECKING:
+    from edgekit.bundle.folder import Bundle
+    from edgekit.store.runs import AccuracyFigure
+    from edgekit.verbs.evaluation.evaluate import EvaluationPlan
+
 STATE_FILE = "matrix.json"
-_FORMAT = 3
+_FORMAT = 4
 
 
 @dataclass(frozen=True)
@@ -48,6 +55,8 @@ class MatrixPlan:
     """Whether emulated devices are used, whose numbers are not those of hardware."""
     again: bool = False
     """Whether to measure again what an equal earlier session finished."""
+    evaluation: EvaluationPlan | None = None
+    """The data set that each cell is evaluated on."""
 
 
 def measure_matrix(
@@ -71,12 +80,12 @@ def measure_matrix(
             hint="name some of each, such as the boards a,b and the offload none",
         )
     offloads = tuple(dict.fromkeys(plan.offloads))
-    way = _way(source, plan.bench, plan.twin)
+    way = _way(source, plan)
     finished = {} if plan.again else _read_state(plan.out / STATE_FILE, way)
     state = _State(plan.out / STATE_FILE, way, finished)
     loaded = list({(board := workspace.board(name)).name: board for name in plan.boards}.values())
     compiling = None if ahead is None else ahead.compiling
-    shared = _Cells(workspace, source, plan.out, plan.bench, compiling)
+    shared = _Cells(workspace, source, plan, compiling)
     refused = _refused(shared, loaded, offloads)
     remember_origin(plan.out, source.path)
     for cell in refused.values():
@@ -152,8 +161,7 @@ class _Cells:
 
     workspace: WorkspaceData
     source: ModelSource
-    out: Path
-    plan: BenchPlan
+    plan: MatrixPlan
     compiling: Compiling | None
 
     def request(self, board: Board, offload: str, twin: bool) -> BuildRequest:
@@ -176,14 +184,15 @@ def _measure(shared: _Cells, board: Board, offload: str, device: Device, events:
 
     try:
         request = shared.request(board, offload, device.ask_measurer() == "emulator")
-        out = shared.out / "bundles" / f"{board.name}-{offload}"
+        out = shared.plan.out / "bundles" / f"{board.name}-{offload}"
         bundle = build(request, out, compiling=shared.compiling, events=events).bundle
         with device.opened(bundle, purpose="matrix", events=events) as session:
             verification = verify(bundle, session, events=events)
             raise_if_failed(verification)
             report = bench(
-                bundle, session, shared.plan, events, purpose="matrix", store=request.store
+                bundle, session, shared.plan.bench, events, purpose="matrix", store=request.store
             )
+            accuracy = _accuracy(shared.plan.evaluation, bundle, session, request.store, events)
     except EdgekitError as error:
         if isinstance(error, StorageError):
             raise
@@ -208,9 +217,27 @@ def _measure(shared: _Cells, board: Board, offload: str, device: Device, events:
         joules=None if report.power is None else report.power.joules,
         max_error=max((output.max_error for output in verification.outputs), default=None),
         oracle=verification.oracle,
+        accuracy=accuracy,
         offloaded=offload_in_words(regions) if regions else "nothing",
         when=_now(),
     )
+
+
+def _accuracy(
+    plan: EvaluationPlan | None,
+    bundle: Bundle,
+    session: Session,
+    store: str | None,
+    events: Events,
+) -> tuple[AccuracyFigure, ...]:
+    from edgekit.verbs.evaluation.evaluate import evaluate
+    from edgekit.verbs.evaluation.report import raise_if_missed
+
+    if plan is None:
+        return ()
+    report = evaluate(bundle, session, plan, events=events, purpose="matrix", store=store)
+    raise_if_missed(report)
+    return report.accuracy
 
 
 def _failed(board: str, offload: str, reason: str) -> Cell:
@@ -235,6 +262,7 @@ def _unmeasured(board: str, offload: str, status: Status, reason: str) -> Cell:
         joules=None,
         max_error=None,
         oracle=None,
+        accuracy=(),
         offloaded="nothing",
         when=_now(),
     )
@@ -263,14 +291,16 @@ class _State:
             write_atomically(self._path, json.dumps(state, indent=1) + "\n")
 
 
-def _way(source: ModelSource, plan: BenchPlan, twin: bool) -> dict[str, object]:
+def _way(source: ModelSource, plan: MatrixPlan) -> dict[str, object]:
     """Return what must be equal for the cells of two sessions to share a report."""
+    evaluated = {} if plan.evaluation is None else dict(plain(plan.evaluation))
     return {
         "sha256": source.sha256,
         "shapes": {name: list(shape) for name, shape in source.shapes.items()},
         "edgekit": __version__,
-        "twin": twin,
-        "plan": asdict(plan),
+        "twin": plan.twin,
+        "plan": asdict(plan.bench),
+        "evaluation": {key: value for key, value in evaluated.items() if key != "again"},
     }
 
 

@@ -12,6 +12,7 @@ from edgekit.base.files import storage_errors, write_atomically
 from edgekit.base.measurer import Measurer, beside
 from edgekit.base.quoting import csv_text, html_text, markdown_text
 from edgekit.base.wording import energy, measured, number, size
+from edgekit.store.runs import AccuracyFigure, accuracy_in_words
 
 _WIDTH, _ROW = 640, 26
 HEADS = (
@@ -23,6 +24,7 @@ HEADS = (
     "memory",
     "energy",
     "max error",
+    "accuracy",
     "offloaded",
 )
 
@@ -54,6 +56,8 @@ class Cell:
     max_error: float | None
     """The largest error against the oracle over all outputs."""
     oracle: str | None
+    accuracy: tuple[AccuracyFigure, ...]
+    """The figures on a data set, the most important first; none if it was not evaluated."""
     offloaded: str
     """A summary of what went to libraries, or "nothing"."""
     when: str
@@ -91,7 +95,7 @@ def write_reports(matrix: Matrix, folder: Path) -> tuple[Path, ...]:
 
 def row_of(cell: Cell) -> tuple[str, ...]:
     if cell.status != "done":
-        return (cell.board, cell.offload, cell.status, "", "", "", "", "", cell.error or "")
+        return (cell.board, cell.offload, cell.status, *[""] * (len(HEADS) - 4), cell.error or "")
     return (
         cell.board,
         cell.offload,
@@ -101,6 +105,7 @@ def row_of(cell: Cell) -> tuple[str, ...]:
         "" if cell.memory is None else size(cell.memory),
         "" if cell.joules is None else energy(cell.joules),
         "" if cell.max_error is None else number(cell.max_error),
+        accuracy_in_words(cell.accuracy),
         cell.offloaded,
     )
 
@@ -149,8 +154,12 @@ def as_markdown(matrix: Matrix) -> str:
 
 
 def as_csv(matrix: Matrix) -> str:
-    rows = [asdict(cell) for cell in matrix.cells]
+    rows = [{**asdict(cell), "accuracy": _assigned(cell)} for cell in matrix.cells]
     return csv_text([list(rows[0]), *(list(row.values()) for row in rows)]) if rows else ""
+
+
+def _assigned(cell: Cell) -> str:
+    return " ".join(f"{figure.name}={figure.value:.6g}" for figure in cell.accuracy)
 
 
 def as_html(matrix: Matrix) -> str:

@@ -19,7 +19,14 @@ from edgekit.store.database import Store
 from edgekit.store.findings import Findings
 from edgekit.store.moments import now, this_process
 from edgekit.store.run_profile import RunProfile, RunStep, RunTimeline
-from edgekit.store.runs import BenchRun, BuildFacts, Conditions, RegionCost
+from edgekit.store.runs import (
+    AccuracyFigure,
+    BenchRun,
+    BuildFacts,
+    Conditions,
+    Evaluation,
+    RegionCost,
+)
 from edgekit.store.saving import save_findings
 from edgekit.store.tuning_runs import TuningProgress, TuningRecord, TuningSession, Workload
 from support.needs import require
@@ -68,6 +75,26 @@ def a_run(number: int = 0, median: float = 0.010, **changes: object) -> BenchRun
         samples=samples,
     )
     return replace(run, **changes)  # type: ignore[arg-type]
+
+
+def an_evaluation(number: int = 0, top1: float = 0.75, **changes: object) -> Evaluation:
+    """An evaluation of the build that `a_run` measures."""
+    run = a_run(number)
+    evaluation = Evaluation(
+        id=f"{number:032x}",
+        measured_at=run.measured_at,
+        build=run.build,
+        device=run.device,
+        host=run.host,
+        purpose="evaluate",
+        task="classification",
+        data="pictures",
+        samples=42,
+        measured_by="hardware",
+        seconds=0.011,
+        figures=(AccuracyFigure("top1", top1, True), AccuracyFigure("mae", 0.125, False)),
+    )
+    return replace(evaluation, **changes)  # type: ignore[arg-type]
 
 
 A_PROFILE = RunProfile(

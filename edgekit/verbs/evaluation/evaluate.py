@@ -25,6 +25,7 @@ from edgekit.verbs.evaluation.regression import regression
 from edgekit.verbs.evaluation.report import EvaluationReport, Metric, limits_of
 from edgekit.verbs.evaluation.segmentation import segmentation
 from edgekit.verbs.evaluation.task import Item, Outputs, Task
+from edgekit.verbs.recording import keep_evaluation
 from edgekit.verbs.run import real_values
 
 if TYPE_CHECKING:
@@ -137,11 +138,14 @@ def evaluate(
     *,
     source: ModelSource | None = None,
     events: Events = SILENT,
+    purpose: str | None = None,
+    store: str | None = None,
 ) -> EvaluationReport:
     """Run each sample of a data set on the device, and compare the outputs with the labels.
 
     `source` is a model that runs on the same samples in its own runtime. A report whose figures
-    miss a limit is returned too: `raise_if_missed` makes it an error.
+    miss a limit is returned too: `raise_if_missed` makes it an error. With a `purpose`, the figures
+    are kept in the store.
     """
     data, task = plan.data, plan.task
     chosen = read_data(bundle, data, task)
@@ -196,7 +200,7 @@ def evaluate(
     ]
     if model is not None:
         metrics.append(Metric(alike, likeness, float(np.mean([one["alike"] for one in found]))))
-    return EvaluationReport(
+    report = EvaluationReport(
         bundle=bundle.path,
         board=bundle.manifest.board.name,
         device=device.name,
@@ -210,3 +214,6 @@ def evaluate(
         metrics=tuple(metrics),
         limits=limits,
     )
+    if purpose is None:
+        return report
+    return replace(report, kept_as=keep_evaluation(bundle, report, purpose, store, events))

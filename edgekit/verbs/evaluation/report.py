@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -12,6 +12,7 @@ from edgekit.base.measurer import Measurer
 from edgekit.base.options import option
 from edgekit.base.report import Report
 from edgekit.base.wording import counted, did_you_mean, number, percent
+from edgekit.store.runs import AccuracyFigure
 
 TaskName = Literal["classification", "detection", "keyword", "regression", "segmentation"]
 
@@ -71,10 +72,17 @@ class EvaluationReport(Report):
     """The model that ran beside the device, and its runtime."""
     metrics: tuple[Metric, ...]
     limits: tuple[Limit, ...] = ()
+    kept_as: str | None = None
+    """The id of the evaluation in the store; None if it was not kept."""
 
     def value(self, name: str) -> float:
         """Return the figure of that name; KeyError if there is none."""
         return {metric.name: metric.value for metric in self.metrics}[name]
+
+    @property
+    def accuracy(self) -> tuple[AccuracyFigure, ...]:
+        """The figures of the outputs on the device, as the store keeps them."""
+        return tuple(AccuracyFigure(m.name, m.value, m.figure.share) for m in self.metrics)
 
     @property
     def missed(self) -> tuple[Limit, ...]:
@@ -111,17 +119,16 @@ def raise_if_missed(report: EvaluationReport) -> None:
     """Raise AccuracyError if a figure misses its limit."""
     if report.passed:
         return
-    metrics = {metric.name: metric for metric in report.metrics}
     raise AccuracyError(
-        f"{report.bundle.name} on {report.device} misses {_words(report.missed, metrics)}",
+        f"{report.bundle.name} on {report.device} misses {missed_in_words(report)}",
         hint=f"{option('model')} shows what the model itself reaches on these samples",
     )
 
 
-def _words(limits: Sequence[Limit], metrics: Mapping[str, Metric]) -> str:
+def missed_in_words(report: EvaluationReport) -> str:
     return ", ".join(
-        f"{one.metric} {_side(one)} {number(one.bound)} with {number(metrics[one.metric].value)}"
-        for one in limits
+        f"{one.metric} {_side(one)} {number(one.bound)} with {number(report.value(one.metric))}"
+        for one in report.missed
     )
 
 

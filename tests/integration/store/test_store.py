@@ -22,10 +22,18 @@ from sqlalchemy import Connection, text
 from support.building import CHECKOUT, run_edgekit, run_with_mount, tmpfs
 from support.needs import needs
 from support.ports import CLOSED_PORT
-from support.stores import A_PROFILE, Postgres, a_cost, a_run, a_session, all_bench_runs
+from support.stores import (
+    A_PROFILE,
+    Postgres,
+    a_cost,
+    a_run,
+    a_session,
+    all_bench_runs,
+    an_evaluation,
+)
 
 from edgekit.base.errors import StoreError, UsageError
-from edgekit.store.address import runs_folder, waiting
+from edgekit.store.address import findings_folder, runs_folder, waiting
 from edgekit.store.bench_runs import (
     RunFilter,
     find_bench_run,
@@ -36,12 +44,13 @@ from edgekit.store.bench_runs import (
 )
 from edgekit.store.database import Store, close_store, open_store, read, write
 from edgekit.store.documents import from_document, written_document
+from edgekit.store.evaluations import last_evaluations, list_evaluations
 from edgekit.store.findings import Findings
 from edgekit.store.lookup import region_costs
 from edgekit.store.migrations import NEWEST, STEPS, migrate, version_of
-from edgekit.store.outbox import DAMAGED, deliver, post
+from edgekit.store.outbox import DAMAGED, deliver, post, post_findings
 from edgekit.store.queries import VERSION
-from edgekit.store.results import export_results
+from edgekit.store.results import export_results, list_accuracy, list_results
 from edgekit.store.saving import save_findings
 from edgekit.store.tables import metadata
 from edgekit.store.tuning import find_session
@@ -93,6 +102,27 @@ def test_the_profile_of_a_run_comes_back_with_the_run_and_in_files(store: Store)
     assert [run.profile for run in list_bench_runs(store, RunFilter())] == [None, None]
     document = "".join(written_document([profiled]))
     assert from_document(json.loads(document)) == (profiled,)
+
+
+def test_evaluations_come_back_and_the_last_of_a_build_stands_beside_its_runs(
+    store: Store,
+) -> None:
+    other = replace(a_run().build, digest="ef" * 32)
+    known = [an_evaluation(1, 0.5), an_evaluation(2), an_evaluation(3, build=other)]
+    assert save_findings(store, [Findings(evaluations=tuple(known))]) == 3
+    assert save_findings(store, [Findings(evaluations=tuple(known))]) == 0, "they are there already"
+    assert list_evaluations(store, RunFilter()) == (known[2], known[1], known[0])
+    assert list_evaluations(store, RunFilter(device="unknown")) == ()
+    digests = [a_run().build.digest, "00" * 32]
+    assert last_evaluations(store, digests) == {digests[0]: known[1]}
+
+
+def test_an_evaluation_that_waits_is_delivered_and_listed(url: str) -> None:
+    post(a_run(1), runs_folder(url))
+    post_findings(Findings(evaluations=(an_evaluation(2),)), findings_folder(url))
+    listing = list_results(RunFilter(), url)
+    assert [listing.accuracy_of(run) for run in listing.runs] == [an_evaluation(2)]
+    assert list_accuracy(RunFilter(), url).evaluations == (an_evaluation(2),)
 
 
 def test_lists_are_of_what_was_asked_the_latest_first(store: Store) -> None:

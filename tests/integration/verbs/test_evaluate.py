@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,11 +14,13 @@ import pytest
 from onnx import helper
 from PIL import Image
 from support.building import Ran, run_edgekit
+from support.junit import outcomes, told
 from support.onnx_models import onnx_model
 
 import edgekit
 from edgekit.base.errors import AccuracyError, InputError, UsageError
 from edgekit.base.events import Event, StageProgress
+from edgekit.base.wording import percent
 from edgekit.verbs.evaluation.report import raise_if_missed
 
 RANDOM = np.random.default_rng(11)
@@ -199,6 +202,8 @@ def test_a_missed_limit_has_an_exit_code_of_its_own(classified: Classified) -> N
     words = ("evaluate", classified.model, "--board", "local", "--data", classified.data)
     words = (*words, "--task", "classification")
     kept = classified.edgekit(*words, "--at-least", "top1=0.1")
+    junit = classified.folder / "ci.xml"
+    words = (*words, "--junit", junit)
     missed = classified.edgekit(*words, "--at-least", "top1=0.999", "--json")
 
     assert kept.code == 0, kept.err
@@ -206,6 +211,70 @@ def test_a_missed_limit_has_an_exit_code_of_its_own(classified: Classified) -> N
     assert missed.code == 17, missed.err
     assert json.loads(missed.out)["limits"] == [{"metric": "top1", "side": "least", "bound": 0.999}]
     assert "misses top1 of at least 0.999" in missed.err
+    verdicts = {name: verdict for (_, name), verdict in outcomes(junit).items()}
+    assert verdicts == {"top1": "failure", "top5": "passed", "f1": "passed"}
+    assert ["allowed is at least 99.9" in text for text in told(junit)] == [True]
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        ("top1=abc", "'abc' is no number"),
+        ("top1=nan", "'nan' is no number"),
+        ("top1", "'nothing' is no number"),
+        ("=0.5", "names no figure"),
+    ],
+)
+def test_a_limit_that_is_none_is_said_so(classified: Classified, limit: str, said: str) -> None:
+    words = ("evaluate", classified.model, "--data", classified.data, "--task", "classification")
+    ran = classified.edgekit(*words, "--at-least", limit)
+    assert ran.code == 2
+    assert said in ran.err
+    assert "such as --at-least top1=0.7" in ran.err
+
+
+def test_accuracy_is_kept_and_stands_beside_the_time(classified: Classified) -> None:
+    """The device that measured the accuracy need not be the one that measured the time."""
+    ws = edgekit.Workspace(classified.folder, store=f"sqlite:///{classified.folder}/kept.db")
+    bundle = ws.build(classified.model, board="local")
+    timed = ws.bench(bundle, runs=1, warmup=0)
+    report = ws.evaluate(bundle, classified.data, "classification")
+
+    listing = ws.results()
+    (run,) = listing.runs
+    kept = listing.accuracy_of(run)
+    assert run.id == timed.kept_as
+    assert kept is not None and kept.id == report.kept_as
+    assert kept.samples == 42
+    assert [(one.name, one.value) for one in kept.figures] == [
+        (metric.name, metric.value) for metric in report.metrics
+    ]
+    assert ws.accuracy(model="animals").evaluations == (kept,)
+    shown = classified.edgekit("results", "list", "--store", ws.data.store, "--csv", "list.csv")
+    assert shown.code == 0, shown.err
+    (row,) = csv.DictReader((classified.folder / "list.csv").read_text().splitlines())
+    assert row["accuracy"] == f"top1 {percent(report.value('top1'))}"
+    shown = classified.edgekit("results", "accuracy", "--store", ws.data.store)
+    assert row["accuracy"] in shown.out
+
+
+def test_a_matrix_has_the_accuracy_of_each_cell(classified: Classified) -> None:
+    words = ("bench", classified.model, "--boards", "local", "--offload", "none", "--runs", "1")
+    words = (*words, "-o", "matrix", "--data", classified.data, "--task", "classification")
+    top1 = float((classified.ranks()[:, 0] == classified.labels).mean())
+    ran = classified.edgekit(*words, "--json")
+    missed = classified.edgekit(*words, "--at-least", "top1=0.999", "--junit", "m.xml")
+    half = classified.edgekit(*words[:6], "--data", classified.data)
+
+    assert ran.code == 0, ran.err
+    (cell,) = json.loads(ran.out)["cells"]
+    first = cell["accuracy"][0]
+    assert (first["name"], first["value"]) == ("top1", pytest.approx(top1))
+    assert missed.code == 10
+    assert "misses top1 of at least 0.999" in (classified.folder / "matrix/matrix.md").read_text()
+    assert outcomes(classified.folder / "m.xml") == {("animals.local", "none"): "failure"}
+    assert half.code == 2
+    assert "a data set and a task" in half.err
 
 
 def test_limits_in_python(classified: Classified) -> None:

@@ -24,6 +24,10 @@ own_us FLOAT, record_id tuning_records.id!, workload_id workloads.id!*
 board VARCHAR(100)!, id INTEGER!*, name VARCHAR(200)!
 [edgekit_store]
 version INTEGER!
+[evaluations]
+build_id builds.id!, data TEXT!, device_id devices.id!, figures TEXT!, host VARCHAR(200)!,
+id VARCHAR(32)!*, measured_at VARCHAR(32)!, measured_by VARCHAR(20), purpose VARCHAR(20)!,
+samples INTEGER!, seconds FLOAT!, task VARCHAR(20)!
 [models]
 id INTEGER!*, name VARCHAR(500)!, sha256 VARCHAR(64)!
 [region_costs]
