@@ -33,6 +33,7 @@ from edgekit.cli.input_options import at_option, input_options
 from edgekit.cli.junit import junit_option
 from edgekit.cli.options import Command, bundle_argument, grouped, json_option, pass_console
 from edgekit.cli.several import Columns, on_several
+from edgekit.cli.tune_options import Time
 from edgekit.verbs.fleet import raise_if_any_failed
 
 if TYPE_CHECKING:
@@ -131,7 +132,26 @@ _matrix_options = grouped(
         "--offload",
         "offloads",
         metavar="O[,O…]",
-        help="With --boards: auto, none, names such as NAME or NAME+NAME.  [default: auto]",
+        help="With --boards: auto, none, tuned, int8, or libraries; NAME+NAME is both.  "
+        "[default: auto]",
+    ),
+    click.option(
+        "--beside",
+        metavar="R[,R…]",
+        help="With --boards: time onnxruntime, mnn, litert in alternating rounds too.",
+    ),
+    click.option(
+        "--search",
+        type=Time(),
+        metavar="TIME",
+        help="With a tuned column: search this long (60s, 2m).  [default: 60s]",
+    ),
+    click.option(
+        "--calibrate",
+        "calibration",
+        multiple=True,
+        metavar="[NAME=]PATH",
+        help="With an int8 column: samples, as for edgekit quantize.  [default: noise]",
     ),
     click.option(
         "--out",
@@ -191,8 +211,8 @@ def command(
         return
     if matrix != MatrixOptions():
         raise UsageError(
-            "--offload, --out, --again, --data, --task, --at-least, --at-most, --junit and "
-            "--cluster are for a matrix",
+            "--offload, --beside, --search, --calibrate, --out, --again, --data, --task, "
+            "--at-least, --at-most, --junit and --cluster are for a matrix",
             hint="add --boards, or leave them out",
         )
 

@@ -15,12 +15,16 @@ from edgekit.cli.junit import junit_file
 if TYPE_CHECKING:
     from edgekit.api.choice import DeviceChoice
     from edgekit.base.events import Events
+    from edgekit.building.request import BuildRequest
     from edgekit.devices.base import BenchPlan
     from edgekit.devices.device import Device
     from edgekit.profiles.board import Board
     from edgekit.project.workspace import WorkspaceData
     from edgekit.verbs.evaluation.evaluate import EvaluationPlan
     from edgekit.verbs.matrix_report import Matrix
+
+
+_SEARCH_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,9 @@ class MatrixOptions:
     at_most: Mapping[str, float] = field(default_factory=dict)
     junit: Path | None = None
     cluster: str | None = None
+    beside: str | None = None
+    search: float | None = None
+    calibration: tuple[str, ...] = ()
 
     def evaluation(self, workspace: WorkspaceData) -> EvaluationPlan | None:
         """Return what each cell is evaluated on; UsageError for half of it."""
@@ -59,9 +66,12 @@ def run_matrix(
 ) -> None:
     from edgekit.api.choice import device_for_board
     from edgekit.api.cluster import compiled_ahead
+    from edgekit.api.inputs import input_files
     from edgekit.base.own_folder import own_folder
+    from edgekit.tuning.tune import quick_tune
     from edgekit.verbs.junit import cases_of_matrix
-    from edgekit.verbs.matrix import MatrixPlan, measure_matrix
+    from edgekit.verbs.matrix import measure_matrix
+    from edgekit.verbs.matrix_plan import MatrixPlan
 
     setting = console.workspace.on_cluster(chosen.cluster).setting
     source = setting.data.model(model, {}, {}, only_to_show=True)
@@ -70,14 +80,23 @@ def run_matrix(
         twin = where.twin and not board.is_host
         return device_for_board(setting, board, twin=twin, timeout=where.timeout)
 
+    seconds = chosen.search or _SEARCH_SECONDS
+
+    def search(request: BuildRequest, device: Device, events: Events) -> BuildRequest:
+        return quick_tune(request, device, seconds, events)[0]
+
     asked = MatrixPlan(
         _words(chosen.boards or ""),
         _words(chosen.offloads or "auto"),
         chosen.out or own_folder(setting.data.start, f"{source.name}-matrix", source.path),
         plan,
+        search,
+        seconds,
         where.twin,
         chosen.again,
         chosen.evaluation(setting.data),
+        _words(chosen.beside or ""),
+        input_files(chosen.calibration, setting.data.start),
     )
     with (
         compiled_ahead(setting, source.format) as ahead,
@@ -105,8 +124,8 @@ def _render(console: Console, matrix: Matrix) -> None:
     console.table(
         HEADS,
         [[text or None for text in row_of(cell)] for cell in matrix.cells],
-        right=("median", "p90", "fastest", "memory", "energy", "max error", "accuracy"),
-        spare=("energy", "fastest", "p90", "memory", "max error"),
+        right=("median", "p90", "fastest", "memory", "watts", "energy", "max error", "accuracy"),
+        spare=("energy", "watts", "search", "fastest", "p90", "memory", "max error"),
     )
     if text := caution(matrix):
         console.print(text)

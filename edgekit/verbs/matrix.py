@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,17 +21,19 @@ from edgekit.base.files import storage_errors, write_atomically
 from edgekit.base.json_text import plain
 from edgekit.base.options import option
 from edgekit.base.own_folder import remember_origin
-from edgekit.building.choose import BuildOptions, make_request
-from edgekit.building.compilation import Compiling
 from edgekit.building.request import BuildRequest
-from edgekit.devices.base import BenchPlan, Session
+from edgekit.devices.base import Session
 from edgekit.devices.device import Device
 from edgekit.models.model import ModelSource
 from edgekit.profiles.board import Board
 from edgekit.project.workspace import WorkspaceData
 from edgekit.verbs.ahead import Ahead, built_ahead
+from edgekit.verbs.beside.cells import BESIDE, beside_cells
+from edgekit.verbs.beside.runtimes import Runtime, runtime_called, why_not
 from edgekit.verbs.fleet import on_each
-from edgekit.verbs.matrix_report import Cell, Matrix, Status, write_reports
+from edgekit.verbs.matrix_plan import MatrixPlan
+from edgekit.verbs.matrix_report import Cell, Matrix, now, unmeasured, write_reports
+from edgekit.verbs.matrix_ways import Cells, parse_way
 from edgekit.version import __version__
 
 if TYPE_CHECKING:
@@ -41,22 +43,6 @@ if TYPE_CHECKING:
 
 STATE_FILE = "matrix.json"
 _FORMAT = 4
-
-
-@dataclass(frozen=True)
-class MatrixPlan:
-    """What a matrix measures, how long, and where its reports go."""
-
-    boards: Sequence[str | Board]
-    offloads: Sequence[str]
-    out: Path
-    bench: BenchPlan
-    twin: bool = False
-    """Whether emulated devices are used, whose numbers are not those of hardware."""
-    again: bool = False
-    """Whether to measure again what an equal earlier session finished."""
-    evaluation: EvaluationPlan | None = None
-    """The data set that each cell is evaluated on."""
 
 
 def measure_matrix(
@@ -80,18 +66,27 @@ def measure_matrix(
             hint="name some of each, such as the boards a,b and the offload none",
         )
     offloads = tuple(dict.fromkeys(plan.offloads))
+    runtimes = {name: runtime_called(name) for name in plan.beside}
     way = _way(source, plan)
     finished = {} if plan.again else _read_state(plan.out / STATE_FILE, way)
     state = _State(plan.out / STATE_FILE, way, finished)
     loaded = list({(board := workspace.board(name)).name: board for name in plan.boards}.values())
     compiling = None if ahead is None else ahead.compiling
-    shared = _Cells(workspace, source, plan, compiling)
-    refused = _refused(shared, loaded, offloads)
+    shared = Cells(workspace, source, plan, compiling, events)
+    refused = {**_refused(shared, loaded, offloads), **_not_beside(source, loaded, runtimes)}
     remember_origin(plan.out, source.path)
     for cell in refused.values():
         state.add(cell)
-    wanted = {
-        board.name: [o for o in offloads if (board.name, o) not in {**finished, **refused}]
+    known = {**finished, **refused}
+    wanted = {board.name: [o for o in offloads if (board.name, o) not in known] for board in loaded}
+    besides = [BESIDE + name for name in runtimes]
+    open_rounds = {
+        board.name: [
+            name
+            for name, text in zip(runtimes, besides, strict=True)
+            if (board.name, text) not in refused
+            and (wanted[board.name] or (board.name, text) not in finished)
+        ]
         for board in loaded
     }
 
@@ -109,18 +104,28 @@ def measure_matrix(
         board = board_of[id(device)]
         for offload in wanted[board.name]:
             state.add(_measure(shared, board, offload, device, voice))
+        if open_rounds[board.name]:
+            rows = [state.cells[board.name, offload] for offload in offloads]
+            for cell in _in_rounds(shared, rows, open_rounds[board.name], device, voice):
+                state.add(cell)
         return len(wanted[board.name])
 
-    todo = [board for board in loaded if wanted[board.name]]
-    requests = [partial(shared.request, b, o, plan.twin) for b in todo for o in wanted[b.name]]
+    todo = [board for board in loaded if wanted[board.name] or open_rounds[board.name]]
+    requests = [
+        partial(shared.request, board, offload, plan.twin)
+        for board in todo
+        for offload in wanted[board.name]
+        if not parse_way(offload).is_tuned
+    ]
     with built_ahead(ahead, requests, events):
         outcomes = on_each([candidate(board) for board in todo], work, events)
     for outcome in outcomes:
         if outcome.error is not None:
-            for offload in wanted[outcome.device]:
+            for offload in (*offloads, *besides):
                 if (outcome.device, offload) not in state.cells:
                     state.add(_failed(outcome.device, offload, outcome.error.message))
-    order = {(board.name, o): place for place, (board, o) in enumerate(_product(loaded, offloads))}
+    columns = (*offloads, *besides)
+    order = {(board.name, o): place for place, (board, o) in enumerate(_product(loaded, columns))}
     cells = tuple(state.cells[key] for key in sorted(order, key=lambda key: order[key]))
     matrix = Matrix(source.name, source.sha256, __version__, cells)
     return replace(matrix, files=write_reports(matrix, plan.out))
@@ -131,7 +136,7 @@ def _product(boards: Sequence[Board], offloads: Sequence[str]) -> list[tuple[Boa
 
 
 def _refused(
-    shared: _Cells, boards: Sequence[Board], offloads: Sequence[str]
+    shared: Cells, boards: Sequence[Board], offloads: Sequence[str]
 ) -> dict[tuple[str, str], Cell]:
     """Return the cells of offloads that boards can't use; raise the error if there is no other."""
     found: dict[tuple[str, str], Cell] = {}
@@ -141,7 +146,7 @@ def _refused(
             shared.request(board, offload, twin=False)
         except OffloadRefusedError as error:
             refusal = error
-            found[board.name, offload] = _unmeasured(
+            found[board.name, offload] = unmeasured(
                 board.name, offload, "not possible", error.message
             )
         except EdgekitError:
@@ -151,32 +156,36 @@ def _refused(
     return found
 
 
-def parse_offload(text: str) -> tuple[str, ...] | None:
-    return () if text == "none" else tuple(text.split("+"))
+def _not_beside(
+    source: ModelSource, boards: Sequence[Board], runtimes: Mapping[str, Runtime]
+) -> dict[tuple[str, str], Cell]:
+    """Return the cells of runtimes that can't be timed with the model on a board."""
+    found = {}
+    for board in boards:
+        for name, runtime in runtimes.items():
+            if (reason := why_not(runtime, source, board)) is not None:
+                cell = unmeasured(board.name, BESIDE + name, "not possible", reason)
+                found[board.name, BESIDE + name] = cell
+    return found
 
 
-@dataclass(frozen=True)
-class _Cells:
-    """What all cells of a matrix share."""
+def _in_rounds(
+    shared: Cells, cells: Sequence[Cell], runtimes: Sequence[str], device: Device, events: Events
+) -> Iterator[Cell]:
+    """Time a board's finished cells and the runtimes in turns."""
+    from edgekit.bundle.folder import open_bundle
 
-    workspace: WorkspaceData
-    source: ModelSource
-    plan: MatrixPlan
-    compiling: Compiling | None
-
-    def request(self, board: Board, offload: str, twin: bool) -> BuildRequest:
-        source = self.source
-        options = BuildOptions(
-            source.path,
-            board,
-            offload=parse_offload(offload),
-            shapes={**source.shapes, **source.ranges},
-            constants=source.constants,
-        )
-        return make_request(self.workspace, options, twin=twin)
+    done = [cell for cell in cells if cell.status == "done"]
+    if not done:
+        reason = "no bundle was measured that it could be timed beside"
+        for name in runtimes:
+            yield unmeasured(cells[0].board, BESIDE + name, "failed", reason)
+        return
+    rows = {cell: open_bundle(shared.bundle_path(cell.board, cell.offload)) for cell in done}
+    yield from beside_cells(shared.source, rows, runtimes, device, shared.plan.bench, events)
 
 
-def _measure(shared: _Cells, board: Board, offload: str, device: Device, events: Events) -> Cell:
+def _measure(shared: Cells, board: Board, offload: str, device: Device, events: Events) -> Cell:
     from edgekit.backends.report import offload_in_words
     from edgekit.building.build import build
     from edgekit.verbs.bench import bench
@@ -184,7 +193,10 @@ def _measure(shared: _Cells, board: Board, offload: str, device: Device, events:
 
     try:
         request = shared.request(board, offload, device.ask_measurer() == "emulator")
-        out = shared.plan.out / "bundles" / f"{board.name}-{offload}"
+        search = None
+        if parse_way(offload).is_tuned:
+            request, search = _searched(shared, request, device, events)
+        out = shared.bundle_path(board.name, offload)
         bundle = build(request, out, compiling=shared.compiling, events=events).bundle
         with device.opened(bundle, purpose="matrix", events=events) as session:
             verification = verify(bundle, session, events=events)
@@ -214,12 +226,15 @@ def _measure(shared: _Cells, board: Board, offload: str, device: Device, events:
         minimum=report.minimum if counted is None else float(counted.minimum),
         runs=report.runs,
         memory=report.memory.model_peak,
+        watts=None if report.power is None else report.power.watts,
         joules=None if report.power is None else report.power.joules,
+        search_seconds=None if search is None else search.seconds,
+        search_joules=None if search is None else search.joules,
         max_error=max((output.max_error for output in verification.outputs), default=None),
         oracle=verification.oracle,
         accuracy=accuracy,
         offloaded=offload_in_words(regions) if regions else "nothing",
-        when=_now(),
+        when=now(),
     )
 
 
@@ -240,36 +255,30 @@ def _accuracy(
     return report.accuracy
 
 
+@dataclass(frozen=True)
+class _Search:
+    seconds: float
+    joules: float | None
+    """The energy of this machine, which compiles the candidates; None if no sensor tells it."""
+
+
+def _searched(
+    shared: Cells, request: BuildRequest, device: Device, events: Events
+) -> tuple[BuildRequest, _Search]:
+    from edgekit.devices.linux.observing import observe_this_machine
+
+    with observe_this_machine(True) as observer:
+        observer.begin()
+        began = time.monotonic()
+        request = shared.plan.search(request, device, events)
+        took = time.monotonic() - began
+        observed = observer.end()
+    power = None if observed is None else observed.power
+    return request, _Search(took, None if power is None else power.joules)
+
+
 def _failed(board: str, offload: str, reason: str) -> Cell:
-    return _unmeasured(board, offload, "failed", reason)
-
-
-def _unmeasured(board: str, offload: str, status: Status, reason: str) -> Cell:
-    return Cell(
-        board=board,
-        offload=offload,
-        status=status,
-        error=reason,
-        device=None,
-        digest=None,
-        measured_by=None,
-        unit="seconds",
-        median=None,
-        p90=None,
-        minimum=None,
-        runs=0,
-        memory=None,
-        joules=None,
-        max_error=None,
-        oracle=None,
-        accuracy=(),
-        offloaded="nothing",
-        when=_now(),
-    )
-
-
-def _now() -> str:
-    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return unmeasured(board, offload, "failed", reason)
 
 
 class _State:
@@ -301,6 +310,9 @@ def _way(source: ModelSource, plan: MatrixPlan) -> dict[str, object]:
         "twin": plan.twin,
         "plan": asdict(plan.bench),
         "evaluation": {key: value for key, value in evaluated.items() if key != "again"},
+        "rules_alone": any(parse_way(offload).is_tuned for offload in plan.offloads),
+        "search_seconds": plan.search_seconds,
+        "calibration": [str(file.path) for file in plan.calibration],
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Literal
 
@@ -11,7 +12,7 @@ from edgekit.base import svg
 from edgekit.base.files import storage_errors, write_atomically
 from edgekit.base.measurer import Measurer, beside
 from edgekit.base.quoting import csv_text, html_text, markdown_text
-from edgekit.base.wording import energy, measured, number, size
+from edgekit.base.wording import duration, energy, measured, number, size
 from edgekit.store.runs import AccuracyFigure, accuracy_in_words
 
 _WIDTH, _ROW = 640, 26
@@ -19,10 +20,13 @@ HEADS = (
     "board",
     "offload",
     "median",
+    "ratio",
     "p90",
     "fastest",
     "memory",
+    "watts",
     "energy",
+    "search",
     "max error",
     "accuracy",
     "offloaded",
@@ -38,7 +42,7 @@ class Cell:
 
     board: str
     offload: str
-    """The requested offload: auto, none, or names joined by +."""
+    """The column: auto, none, tuned, int8, names joined by +, or `beside` and a runtime."""
     status: Status
     error: str | None
     device: str | None
@@ -52,7 +56,10 @@ class Cell:
     minimum: float | None
     runs: int
     memory: int | None
+    watts: float | None
+    """Mean power during the measurement."""
     joules: float | None
+    """Energy of an inference."""
     max_error: float | None
     """The largest error against the oracle over all outputs."""
     oracle: str | None
@@ -61,6 +68,43 @@ class Cell:
     offloaded: str
     """A summary of what went to libraries, or "nothing"."""
     when: str
+    ratio: float | None = None
+    """The time as a multiple of the board's first column's, in alternating rounds; their median."""
+    ratio_low: float | None = None
+    ratio_high: float | None = None
+    search_seconds: float | None = None
+    """The duration of the search before the build."""
+    search_joules: float | None = None
+    """The energy that the search took on the machine that compiled."""
+
+
+def unmeasured(board: str, offload: str, status: Status, reason: str) -> Cell:
+    return Cell(
+        board=board,
+        offload=offload,
+        status=status,
+        error=reason,
+        device=None,
+        digest=None,
+        measured_by=None,
+        unit="seconds",
+        median=None,
+        p90=None,
+        minimum=None,
+        runs=0,
+        memory=None,
+        watts=None,
+        joules=None,
+        max_error=None,
+        oracle=None,
+        accuracy=(),
+        offloaded="nothing",
+        when=now(),
+    )
+
+
+def now() -> str:
+    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 @dataclass(frozen=True)
@@ -95,19 +139,38 @@ def write_reports(matrix: Matrix, folder: Path) -> tuple[Path, ...]:
 
 def row_of(cell: Cell) -> tuple[str, ...]:
     if cell.status != "done":
-        return (cell.board, cell.offload, cell.status, *[""] * (len(HEADS) - 4), cell.error or "")
+        empty = ("",) * (len(HEADS) - 4)
+        return (cell.board, cell.offload, cell.status, *empty, cell.error or "")
     return (
         cell.board,
         cell.offload,
         beside(amount(cell, cell.median), cell.measured_by),
+        _ratio(cell),
         amount(cell, cell.p90),
         amount(cell, cell.minimum),
         "" if cell.memory is None else size(cell.memory),
+        "" if cell.watts is None else number(cell.watts),
         "" if cell.joules is None else energy(cell.joules),
+        _search(cell),
         "" if cell.max_error is None else number(cell.max_error),
         accuracy_in_words(cell.accuracy),
         cell.offloaded,
     )
+
+
+def _ratio(cell: Cell) -> str:
+    """Say the ratio, and how far it was spread over the rounds."""
+    if cell.ratio is None or cell.ratio_low is None or cell.ratio_high is None:
+        return ""
+    return f"{cell.ratio:.2f} ({cell.ratio_low:.2f} to {cell.ratio_high:.2f})"
+
+
+def _search(cell: Cell) -> str:
+    """Say how long a search took, and its energy if that was measured."""
+    if cell.search_seconds is None:
+        return ""
+    took = duration(cell.search_seconds)
+    return took if cell.search_joules is None else f"{took}, {energy(cell.search_joules)}"
 
 
 def amount(cell: Cell, value: float | None) -> str:

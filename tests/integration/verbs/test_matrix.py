@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from support.building import run_edgekit, write_model
 from support.junit import outcomes, told
+from support.needs import needs
 
 from edgekit.verbs.matrix import _failed, _State
 
@@ -65,6 +66,40 @@ def test_what_is_done_is_kept_and_what_failed_is_tried_again(folder: Path) -> No
     ran = run_edgekit("bench", "net.onnx", "--boards", "local", "-o", "out", folder=folder)
     assert ran.code == 2
     assert "--again" in ran.err
+
+
+@needs("mnn")
+def test_runtimes_take_turns_with_the_columns_and_compute_the_same(folder: Path) -> None:
+    words = ("--boards", "local,rpi4", "--offload", "none,tuned,int8", "--search", "1s")
+    words = (*words, "--beside", "onnxruntime,mnn,litert", "-o", "out")
+    cells = {(c["board"], c["offload"]): c for c in matrix(folder, *words)["cells"]}
+    own = [cells["local", column] for column in ("none", "tuned", "int8")]
+    others = [cells["local", f"beside {name}"] for name in ("onnxruntime", "mnn")]
+    assert all(cell["status"] == "done" for cell in (*own, *others))
+    assert own[0]["ratio"] == own[0]["ratio_low"] == own[0]["ratio_high"] == 1.0
+    for cell in (*own[1:], *others):
+        assert 0 < cell["ratio_low"] <= cell["ratio"] <= cell["ratio_high"]
+    assert own[1]["search_seconds"] > 0
+    assert own[0]["search_seconds"] is own[2]["search_seconds"] is None
+    assert len({cell["digest"] for cell in own if cell is not own[1]}) == 2, "int8 is another model"
+    for cell, title in zip(others, ("ONNX Runtime ", "MNN "), strict=True):
+        assert cell["offloaded"].startswith(title)
+        assert cell["max_error"] < 1e-5
+        assert cell["memory"] > 0
+    assert cells["local", "beside litert"]["status"] == "not possible"
+    assert "reads TFLite only" in cells["local", "beside litert"]["error"]
+    assert "rpi4 is another one" in cells["rpi4", "beside mnn"]["error"]
+
+    again = {(c["board"], c["offload"]): c for c in matrix(folder, *words)["cells"]}
+    assert [again["local", c["offload"]] for c in own] == own, "what is done is kept"
+
+
+def test_a_runtime_that_there_is_not_is_refused_before_anything_is_built(folder: Path) -> None:
+    words = ("--boards", "local", "--beside", "onnx-runtime", "-o", "out")
+    ran = run_edgekit("bench", "net.onnx", *words, folder=folder)
+    assert ran.code == 2
+    assert "did you mean onnxruntime?" in ran.err
+    assert not (folder / "out").exists()
 
 
 def test_a_board_that_is_not_there_stops_no_other(folder: Path) -> None:
@@ -132,6 +167,9 @@ def test_boards_that_end_at_the_same_time_lose_no_cell(tmp_path: Path) -> None:
     [
         ("--offload", "none"),
         ("--again",),
+        ("--beside", "onnxruntime"),
+        ("--search", "1s"),
+        ("--calibrate", "samples"),
         ("--boards", "local", "--device", "local"),
         ("--boards", ","),
         ("--boards", "nowhere"),

@@ -20,9 +20,11 @@ DONE = Cell(
     minimum=0.009,
     runs=30,
     memory=None,
+    watts=None,
     joules=None,
     max_error=0.0,
     oracle="onnxruntime",
+    accuracy=(),
     offloaded="nothing",
     when="2026-01-01T00:00:00Z",
 )

@@ -1,0 +1,1 @@
+"""Times runtimes of others beside bundles, on the same machine, in alternating rounds."""
