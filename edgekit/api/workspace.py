@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from edgekit.advice.words import Recommendation, SearchPlan
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from edgekit.registry.follower import Follower
     from edgekit.registry.publish import Published
     from edgekit.registry.rollout import Move, Rollout
+    from edgekit.registry.tending import Tally, Tended
     from edgekit.verbs.report import ModelReport
 
 
@@ -135,19 +136,72 @@ class Workspace(OnDevices):
         channel: str,
         *,
         waves: str = "1%,10%,100%",
+        healthy_after: float | None = None,
+        max_failures: str | None = "2%",
         key: str | None = None,
         plain_http: bool = False,
     ) -> Rollout:
-        """Begin to give a published bundle to a channel's boards, with the first wave."""
+        """Begin to give a published bundle to a channel's boards, with the first wave.
+
+        `tend_rollout` goes on to the next wave once one is healthy for `healthy_after` seconds, and
+        stops if more than `max_failures` of the boards that reported failed.
+        """
         from edgekit.registry.address import parse_address, parse_rollout
         from edgekit.registry.keys import signing_key
-        from edgekit.registry.rollout import parse_waves, start_rollout
+        from edgekit.registry.rollout import parse_limits, parse_waves, start_rollout
 
         with self._setting.working():
-            bundle, shares, signs = parse_address(address), parse_waves(waves), signing_key(key)
-            place = parse_rollout(address.rpartition(":")[0], channel)
-            events = self._setting.events
-            return start_rollout(bundle, place, shares, signs, plain_http=plain_http, events=events)
+            return start_rollout(
+                parse_address(address),
+                parse_rollout(address.rpartition(":")[0], channel),
+                parse_waves(waves),
+                signing_key(key),
+                limits=parse_limits(healthy_after, max_failures),
+                plain_http=plain_http,
+                events=self._setting.events,
+            )
+
+    def tend_rollout(
+        self,
+        repository: str,
+        channel: str,
+        *,
+        reports: PathLike | None = None,
+        key: str | None = None,
+        plain_http: bool = False,
+    ) -> Tended:
+        """Look at what boards report about a channel's rollout, and go on or stop as it says.
+
+        `reports` is the file of `edgekit rollout collect`.
+        """
+        from edgekit.registry.address import parse_rollout
+        from edgekit.registry.keys import signing_key
+        from edgekit.registry.tending import tend_rollout
+
+        with self._setting.working():
+            return tend_rollout(
+                parse_rollout(repository, channel),
+                signing_key(key),
+                self._reports(reports),
+                plain_http=plain_http,
+                events=self._setting.events,
+            )
+
+    def rollout_reports(
+        self, repository: str, rollout: Rollout, *, reports: PathLike | None = None
+    ) -> Tally:
+        """Count what boards report about a rollout of a repository."""
+        from edgekit.registry.address import parse_rollout
+        from edgekit.registry.reports import read_reports
+        from edgekit.registry.tending import tally
+
+        place = parse_rollout(repository, rollout.channel)
+        return tally(rollout, read_reports(self._reports(reports), place))
+
+    def _reports(self, file: PathLike | None) -> Path:
+        from edgekit.registry.reports import default_file
+
+        return default_file() if file is None else self.data.path(file)
 
     def follower(
         self,
@@ -158,12 +212,13 @@ class Workspace(OnDevices):
         board: str | Board | None = None,
         key: str | None = None,
         minutes: int = 10,
+        report: str | None = None,
         plain_http: bool = False,
     ) -> Follower:
         """Write a folder with what a board needs to follow a channel by itself.
 
         `key` is the publisher's public key: a name, or a file; the only one by default. The board
-        asks every so many `minutes`.
+        asks every so many `minutes`, and sends what came of it to the URL `report`.
         """
         from edgekit.registry.address import parse_rollout
         from edgekit.registry.follower import write_follower
@@ -178,6 +233,7 @@ class Workspace(OnDevices):
                 (profile, self.data.toolchain(profile.toolchain)),
                 verifies,
                 minutes=minutes,
+                report=report,
                 plain_http=plain_http,
                 events=self._setting.events,
             )
@@ -191,7 +247,7 @@ class Workspace(OnDevices):
         key: str | None = None,
         plain_http: bool = False,
     ) -> Rollout:
-        """Change a channel's rollout: "next" wave, "pause", "resume", or "back"."""
+        """Change a channel's rollout: "next" wave, "pause", "resume", "stop", or "back"."""
         from edgekit.registry.address import parse_rollout
         from edgekit.registry.keys import signing_key
         from edgekit.registry.rollout import move_rollout

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from edgekit.agent.build import build_agent
 from edgekit.base.errors import UsageError
@@ -72,6 +73,7 @@ def write_follower(
     key: PublicKey,
     *,
     minutes: int,
+    report: str | None = None,
     plain_http: bool = False,
     events: Events = SILENT,
 ) -> Follower:
@@ -82,6 +84,11 @@ def write_follower(
             f"the board {profile.name} runs no programs of Linux",
             hint="name the board of a Linux device: edgekit boards lists them",
         )
+    if report is not None and not _is_url(report):
+        raise UsageError(
+            f"{report[:80]!r} is no URL that takes reports",
+            hint="write https://HOST/reports, as `edgekit rollout collect` says",
+        )
     if out.exists():
         raise UsageError(f"{out} exists already", hint="name a new folder")
     agent = build_agent(toolchain, profile.cpu.arch, events=events)
@@ -90,6 +97,7 @@ def write_follower(
     command = (
         *(f"{FOLDER}/{agent.program.name}", "follow", "--key", f"{FOLDER}/{public}"),
         *("--channel", channel, "--board", profile.name),
+        *(("--report", report) if report else ()),
         *(("--plain-http",) if plain_http else ()),
         *(STATE, f"{SCHEME}{place.host}/{place.name}"),
     )
@@ -102,3 +110,11 @@ def write_follower(
         (folder / f"{UNIT}.timer").write_text(_TIMER.format(**words), encoding="utf-8")
         files = tuple(sorted(file.name for file in folder.iterdir()))
     return Follower(out, profile.name, channel, files, command)
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and text.isprintable()

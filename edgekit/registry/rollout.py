@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO
 from typing import Annotated, Literal
@@ -28,6 +29,7 @@ ALL = 10_000
 """A whole channel, in hundredths of a percent."""
 _MOST_WAVES = 100
 _SHARE = re.compile(r"([0-9]{1,3})(?:\.([0-9]{1,2}))?%")
+_LONGEST_SECONDS = 100 * 86_400
 _TYPE = "application/vnd.edgekit.rollout.v1+json"
 _EMPTY = b"{}"
 _EMPTY_CONFIG = {
@@ -36,7 +38,7 @@ _EMPTY_CONFIG = {
     "size": len(_EMPTY),
 }
 
-Move = Literal["next", "pause", "resume", "back"]
+Move = Literal["next", "pause", "resume", "stop", "back"]
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,8 @@ class Rollout:
     name: Annotated[str, Most(300)]
     """The repository's name."""
     channel: Annotated[str, Most(64)]
-    state: Literal["running", "paused", "back"]
+    state: Literal["running", "paused", "stopped", "back"]
+    """Stopped: too many boards failed."""
     version: Version
     before: Version | None
     """What the rest of the channel keeps; None before the first rollout has ended."""
@@ -64,6 +67,17 @@ class Rollout:
     """The share of each wave, in hundredths of a percent."""
     wave: Count
     counter: Count
+    healthy_seconds: Annotated[int, Range(1, _LONGEST_SECONDS)] | None = None
+    """The time after which a healthy wave is followed by the next one; None if that is done by
+    hand."""
+    most_failures: Annotated[int, Range(0, ALL)] | None = None
+    """The share of the boards that reported which may have failed, in hundredths of a percent."""
+    began: Count = 0
+    """The second since 1970 at which the present wave began or was resumed, by the signer's clock.
+    Boards do not look at it."""
+    judged: Count = 0
+    """The number of the document from which on failures count: of the start or of the latest
+    resumption."""
 
     def __post_init__(self) -> None:
         if list(self.waves) != sorted(set(self.waves)) or not self.wave < len(self.waves):
@@ -78,23 +92,57 @@ class Rollout:
     def has_ended(self) -> bool:
         return self.share in (0, ALL)
 
+    @property
+    def is_last_wave(self) -> bool:
+        return self.wave + 1 == len(self.waves)
+
+    def place_of(self, board: str) -> int:
+        """Return a board's place in the channel, below ALL."""
+        words = f"{self.name}\n{self.channel}\n{self.version.manifest}\n{board}"
+        return int.from_bytes(hashlib.sha256(words.encode()).digest()[:8], "big") % ALL
+
     def version_for(self, board: str) -> Version | None:
         """Return what a board of this name takes; None if there is nothing for it yet."""
-        words = f"{self.name}\n{self.channel}\n{self.version.manifest}\n{board}"
-        place = int.from_bytes(hashlib.sha256(words.encode()).digest()[:8], "big") % ALL
-        return self.version if place < self.share else self.before
+        return self.version if self.place_of(board) < self.share else self.before
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How a rollout goes on by itself."""
+
+    healthy_seconds: int | None = None
+    most_failures: int | None = None
 
 
 def parse_waves(text: str) -> tuple[int, ...]:
     """Read shares such as 1%,10%,100%, which grow."""
-    found = [_SHARE.fullmatch(word.strip()) for word in text.split(",")]
-    shares = [int(one[1]) * 100 + int((one[2] or "").ljust(2, "0")) for one in found if one]
-    fit = len(shares) == len(found) <= _MOST_WAVES and shares == sorted(set(shares))
-    if not fit or shares[0] < 1 or shares[-1] > ALL:
+    shares = [_hundredths(word) for word in text.split(",")]
+    known = [share for share in shares if share is not None]
+    fit = len(known) == len(shares) <= _MOST_WAVES and known == sorted(set(known))
+    if not fit or known[0] < 1:
         raise UsageError(
             f"{text[:80]!r} are no waves", hint="write shares that grow, such as 1%,10%,100%"
         )
-    return tuple(shares)
+    return tuple(known)
+
+
+def parse_limits(healthy_after: float | None, max_failures: str | None) -> Limits:
+    """Read the seconds after which a wave is healthy, and a share such as 2%."""
+    share = None if max_failures is None else _hundredths(max_failures)
+    if max_failures is not None and share is None:
+        raise UsageError(f"{max_failures[:80]!r} is no share", hint="write a share such as 2%")
+    if healthy_after is not None and not 1 <= healthy_after <= _LONGEST_SECONDS:
+        raise UsageError(
+            f"a wave can't be healthy after {healthy_after:g} s",
+            hint="write a time from a second to 100 days, such as 1h",
+        )
+    return Limits(None if healthy_after is None else round(healthy_after), share)
+
+
+def _hundredths(text: str) -> int | None:
+    found = _SHARE.fullmatch(text.strip())
+    share = int(found[1]) * 100 + int((found[2] or "").ljust(2, "0")) if found else ALL + 1
+    return share if share <= ALL else None
 
 
 def start_rollout(
@@ -103,6 +151,7 @@ def start_rollout(
     waves: Sequence[int],
     key: SigningKey,
     *,
+    limits: Limits = Limits(),
     plain_http: bool = False,
     events: Events = SILENT,
 ) -> Rollout:
@@ -127,6 +176,7 @@ def start_rollout(
         before = None
         if last is not None:
             before = last.version if last.share else last.before
+        counter = _counter(last, memory)
         rollout = Rollout(
             kind="rollout",
             name=place.name,
@@ -136,7 +186,11 @@ def start_rollout(
             before=before,
             waves=tuple(waves),
             wave=0,
-            counter=_counter(last, memory),
+            counter=counter,
+            healthy_seconds=limits.healthy_seconds,
+            most_failures=limits.most_failures,
+            began=_now(),
+            judged=counter,
         )
         _write(repository, place, rollout, key, memory)
     return rollout
@@ -150,14 +204,37 @@ def move_rollout(
     plain_http: bool = False,
     events: Events = SILENT,
 ) -> Rollout:
-    """Go on to the next wave, pause, resume, or take everything back."""
+    """Go on to the next wave, pause, resume, stop, or take everything back."""
+    return change_rollout(
+        place,
+        key,
+        lambda last, counter: moved(last, move, counter),
+        plain_http=plain_http,
+        events=events,
+    )
+
+
+def change_rollout(
+    place: Address,
+    key: SigningKey,
+    change: Callable[[Rollout, int], Rollout | None],
+    *,
+    plain_http: bool = False,
+    events: Events = SILENT,
+) -> Rollout:
+    """Sign what `change` makes of the present rollout, if anything, and return the result.
+
+    It is given the number of the new document too.
+    """
     memory = Memory(place, key.public)
     with memory.held(), events.stage(f"change the rollout {place}"):
         repository = Repository(Connection(place, plain_http=plain_http))
         last = _present(repository, place, key.public, memory)
         if last is None:
             raise _none(place)
-        changed = replace(_moved(last, move), counter=_counter(last, memory))
+        changed = change(last, _counter(last, memory))
+        if changed is None:
+            return last
         _write(repository, place, changed, key, memory)
     return changed
 
@@ -169,24 +246,29 @@ def read_rollout(place: Address, key: PublicKey, *, plain_http: bool = False) ->
         found = _present(Repository(Connection(place, plain_http=plain_http)), place, key, memory)
         if found is None:
             raise _none(place)
-        memory.remember(found.counter, _content(found))
     return found
 
 
-def _moved(rollout: Rollout, move: Move) -> Rollout:
+def moved(rollout: Rollout, move: Move, counter: int) -> Rollout:
+    """Return the rollout's next document; UsageError if the move can't be made."""
+    changed = replace(rollout, counter=counter)
     if move == "back":
-        return replace(rollout, state="back")
+        return replace(changed, state="back")
     if rollout.state == "back":
         raise UsageError("the rollout was taken back", hint="start another: edgekit rollout start")
     if move == "pause":
-        return replace(rollout, state="paused")
+        return replace(changed, state="paused")
+    if move == "stop":
+        return replace(changed, state="stopped")
     if move == "resume":
-        return replace(rollout, state="running")
-    if rollout.state == "paused":
-        raise UsageError("the rollout is paused", hint="edgekit rollout resume goes on with it")
-    if rollout.wave + 1 == len(rollout.waves):
+        return replace(changed, state="running", began=_now(), judged=counter)
+    if rollout.state != "running":
+        raise UsageError(
+            f"the rollout is {rollout.state}", hint="edgekit rollout resume goes on with it"
+        )
+    if rollout.is_last_wave:
         raise UsageError("this is the last wave", hint="start another: edgekit rollout start")
-    return replace(rollout, wave=rollout.wave + 1)
+    return replace(changed, wave=rollout.wave + 1, began=_now())
 
 
 def _present(
@@ -195,13 +277,15 @@ def _present(
     data = repository.document(place.tag)
     if data is None:
         return None
-    found, _ = read_statement(Rollout, data, place, key)
+    found, text = read_statement(Rollout, data, place, key)
     if f"rollout-{found.channel}" != place.tag or found.name != place.name:
         raise SignatureError(
             f"{place} holds what was signed for {found.name!a}, channel {found.channel!a}",
             hint=AGAIN,
         )
-    memory.check(found.counter, _content(found))
+    content = sha256_bytes(text.encode())
+    memory.check(found.counter, content)
+    memory.remember(found.counter, content)
     return found
 
 
@@ -213,7 +297,7 @@ def _write(
         repository.put_blob(sha256, BytesIO(_EMPTY), len(_EMPTY), lambda count: None)
     text = json_line(encode(rollout))
     repository.put_document(place.tag, signed_document(_TYPE, _EMPTY_CONFIG, (), text, key))
-    memory.remember(rollout.counter, _content(rollout))
+    memory.remember(rollout.counter, sha256_bytes(text.encode()))
 
 
 def _counter(last: Rollout | None, memory: Memory) -> int:
@@ -221,8 +305,8 @@ def _counter(last: Rollout | None, memory: Memory) -> int:
     return max(counters, default=0) + 1
 
 
-def _content(rollout: Rollout) -> str:
-    return sha256_bytes(json_line(encode(rollout)).encode())
+def _now() -> int:
+    return max(0, int(time.time()))
 
 
 def _none(place: Address) -> RegistryError:

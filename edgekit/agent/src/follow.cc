@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <cstdio>
@@ -26,12 +27,12 @@ namespace edgekit {
 namespace {
 
 constexpr size_t kLargestDocument = 4 << 20, kLargestManifest = 16 << 20, kLargestKey = 10'000;
-constexpr size_t kLongestLine = 1000;
+constexpr size_t kLongestLine = 1000, kLongestError = 300, kLargestReport = 10'000;
 constexpr long kMostTries = 3;
 const std::string kScheme = "oci://";
 
 struct Settings {
-  std::string key, channel, name, board, config, after, report;
+  std::string key, channel, name, board, config, after, report, report_config;
   std::string host, repository;
   bool is_plain = false;
   size_t keep = 3;
@@ -43,6 +44,13 @@ struct Settings {
 };
 
 std::string At(const char* name) { return kFollow + "/" + name; }
+
+// The beginning of a text that may hold anything, as printable ASCII.
+std::string Printable(std::string text) {
+  text.resize(std::min(text.size(), kLongestError));
+  for (char& c : text) c = c < ' ' || c > '~' ? '?' : c;
+  return text;
+}
 
 // The words of a file's first line.
 std::vector<std::string> Words(const std::string& path) {
@@ -73,7 +81,8 @@ class Lock {
 class Follower {
  public:
   explicit Follower(Settings settings)
-      : settings_(std::move(settings)), server_(settings_.Root(), settings_.config) {}
+      : settings_(std::move(settings)),
+        server_(settings_.Root(), settings_.config, kFollow) {}
 
   int Follow() {
     const Signed rollout = ReadRollout();
@@ -81,7 +90,11 @@ class Follower {
     if (version.IsNull()) return Tell("nothing", "the channel has nothing for this board yet");
     const std::string manifest = version.At("manifest").Text();
     if (!IsSha256(manifest)) throw std::runtime_error("the rollout names no manifest");
-    if (IsCurrent(manifest)) return Tell("current", "");
+    if (IsCurrent(manifest)) {
+      const bool is_told = Mentions("report", manifest) || Mentions("reported", manifest);
+      if (!is_told) NoteReport(rollout, version, "updated", true, "");
+      return Tell("current", "");
+    }
     const std::string attempt = manifest + " " + std::to_string(rollout.statement.At("counter").Count());
     if (FirstBytes(At("failed"), attempt.size()) == attempt) {
       return Tell("kept", "the rollout's version failed on this board");
@@ -90,14 +103,19 @@ class Follower {
       const std::string outcome = Install(version, attempt);
       unlink(At("failed").c_str());
       unlink(At("trying").c_str());
-      NoteReport(version, outcome, true, "");
+      NoteReport(rollout, version, outcome, true, "");
       return Tell(outcome.c_str(), "");
     } catch (const BundleFailed& error) {
       WriteWhole(At("failed"), attempt + "\n" + error.what() + "\n", true);
       unlink(At("trying").c_str());
-      NoteReport(version, "failed", false, error.what());
+      NoteReport(rollout, version, "failed", false, error.what());
       Tell("failed", error.what());
       return 1;
+    } catch (const DownloadError&) {
+      throw;
+    } catch (const std::runtime_error& error) {  // such as a full disk: it is tried again
+      NoteReport(rollout, version, "failed", false, error.what());
+      throw;
     }
   }
 
@@ -105,8 +123,8 @@ class Follower {
   void SendReport() const {
     if (settings_.report.empty() || FileSize(At("report")) <= 0) return;
     try {
-      server_.Report(settings_.report, At("report"));
-      unlink(At("report").c_str());
+      Post(settings_.report, settings_.report_config, At("report"));
+      std::rename(At("report").c_str(), At("reported").c_str());
     } catch (const DownloadError& error) {
       std::fprintf(stderr, "edgekit-agent: the report is kept: %s\n", error.what());
     }
@@ -139,6 +157,10 @@ class Follower {
       unlink((path + ".etag").c_str());
       throw std::runtime_error("the rollout of " + settings_.channel + " is refused: " + error.what());
     }
+  }
+
+  static bool Mentions(const char* name, const std::string& manifest) {
+    return FirstBytes(At(name), kLargestReport).find(manifest) != std::string::npos;
   }
 
   // Numbers order rollouts, because the board's clock may be wrong.
@@ -251,18 +273,26 @@ class Follower {
     return status;
   }
 
-  void NoteReport(const Json& version, const std::string& outcome, bool verified,
-                  const std::string& error) const {
+  void NoteReport(const Signed& rollout, const Json& version, const std::string& outcome,
+                  bool verified, const std::string& error) const {
     if (settings_.report.empty()) return;
     Object report;
-    report.Text("board", settings_.name)
+    report.Text("name", settings_.repository)
         .Text("channel", settings_.channel)
+        .Text("board", settings_.name)
+        .Int("counter", rollout.statement.At("counter").Count())
         .Text("manifest", version.At("manifest").Text())
         .Text("outcome", outcome)
         .Flag("verified", verified);
-    if (verified) report.Int("nanoseconds", nanoseconds_);
-    if (!error.empty()) report.Text("error", error);
-    WriteWhole(At("report"), report.Str() + "\n");
+    if (nanoseconds_ > 0) report.Int("nanoseconds", nanoseconds_);
+    if (!error.empty()) report.Text("error", Printable(error));
+    const std::string text = report.Str() + "\n";
+    if (text == FirstBytes(At("reported"), kLargestReport)) return;
+    try {
+      WriteWhole(At("report"), text);
+    } catch (const std::runtime_error& failure) {  // the outcome itself is what matters
+      std::fprintf(stderr, "edgekit-agent: %s\n", failure.what());
+    }
   }
 
   template <typename Doing>
@@ -303,7 +333,8 @@ std::string Absolute(const std::string& path) {
 int Follow(Arguments arguments) {
   static const char kUsage[] =
       "follow --key FILE --channel NAME [--name BOARD] [--board PROFILE] [--after COMMAND] "
-      "[--report URL] [--curl-config FILE] [--keep N] [--seconds N] [--plain-http] ROOT "
+      "[--report URL] [--report-config FILE] [--curl-config FILE] [--keep N] [--seconds N] "
+      "[--plain-http] ROOT "
       "oci://HOST[:PORT]/NAME";
   Settings settings;
   const std::string key = arguments.Text("--key", "");
@@ -312,6 +343,7 @@ int Follow(Arguments arguments) {
   settings.board = arguments.Text("--board", "");
   settings.after = arguments.Text("--after", "");
   settings.report = arguments.Text("--report", "");
+  settings.report_config = arguments.Text("--report-config", "");
   settings.config = arguments.Text("--curl-config", "");
   settings.keep = static_cast<size_t>(arguments.Number("--keep", 3));
   settings.seconds = static_cast<int>(arguments.Number("--seconds", 600));
@@ -327,7 +359,9 @@ int Follow(Arguments arguments) {
   settings.host = address.substr(kScheme.size(), slash - kScheme.size());
   settings.repository = address.substr(slash + 1);
   settings.key = ReadKey(FirstBytes(Absolute(key), kLargestKey));
-  if (!settings.config.empty()) settings.config = Absolute(settings.config);
+  for (std::string* config : {&settings.config, &settings.report_config}) {
+    if (!config->empty()) *config = Absolute(*config);
+  }
 
   signal(SIGPIPE, SIG_IGN);
   umask(077);
@@ -349,6 +383,9 @@ int Follow(Arguments arguments) {
   } catch (const DownloadError& error) {
     follower.SendReport();
     throw ModelError("network", error.what());
+  } catch (const std::runtime_error&) {
+    follower.SendReport();
+    throw;
   }
   follower.SendReport();
   return code;

@@ -10,99 +10,26 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import onnx
 import pytest
-from onnx import helper
-from support.building import request_for, tmpfs
+from support.building import tmpfs
+from support.following import FollowingBoard
 from support.local_bundles import copied, resealed, with_patched_kernels
 from support.needs import needs
-from support.onnx_models import onnx_model
 from support.registry import RegistryServer
 
 import edgekit
 from edgekit.agent.build import build_agent
-from edgekit.building.build import build
 from edgekit.bundle.folder import Bundle
 from edgekit.devices.elf import weight_bytes
-from edgekit.devices.linux.version_records import VersionRecord, parse_record
 from edgekit.profiles.toolchain import load_toolchain
 from edgekit.registry.keys import new_key
 
 pytestmark = [needs("docker-registry"), needs("curl")]
-RANDOM = np.random.default_rng(5)
-WEIGHTS = {"weights": RANDOM.standard_normal((256, 512)).astype(np.float32)}
-
-
-@dataclass(frozen=True)
-class Outcome:
-    status: int
-    said: dict[str, Any]
-
-    @property
-    def outcome(self) -> str | None:
-        return self.said.get("outcome")
-
-    @property
-    def trouble(self) -> str:
-        return str(self.said.get("error", self.said.get("reason", "")))
-
-
-@dataclass(frozen=True)
-class FollowingBoard:
-    """A board's folder, and the program that follows a channel in it."""
-
-    program: Path
-    root: Path
-    registry: RegistryServer
-    key: Path
-    name: str
-
-    def words(self, *more: str) -> list[str]:
-        return [
-            *(str(self.program), "follow", "--plain-http", "--key", str(self.key)),
-            *("--channel", "kitchen", "--name", self.name, "--board", "local", *more),
-            *(str(self.root), f"oci://{self.registry.host}/net"),
-        ]
-
-    def follow(self, *more: str) -> Outcome:
-        done = subprocess.run(self.words(*more), capture_output=True, text=True, timeout=120)
-        return Outcome(done.returncode, json.loads(done.stdout.splitlines()[-1]))
-
-    @property
-    def current(self) -> str | None:
-        """The digest of the current version, whose files are all there."""
-        link = self.root / "deployments/net/current"
-        if not link.is_symlink():
-            return None
-        assert (link / "model.so").stat().st_size > 0
-        return link.readlink().name
-
-    @property
-    def record(self) -> VersionRecord | None:
-        file = self.root / f"deployments/net/{self.current}.version"
-        return parse_record(file.read_text().splitlines()[1])
-
-
-def built(folder: Path, last: str) -> Bundle:
-    folder.mkdir()
-    nodes = [
-        helper.make_node("MatMul", ["image", "weights"], ["product"]),
-        helper.make_node(last, ["product"], ["features"]),
-    ]
-    onnx.save(onnx_model(nodes, {"image": [1, 256]}, ["features"], WEIGHTS), folder / "net.onnx")
-    return build(request_for(folder / "net.onnx"), folder / "bundle", isolated=False).bundle
-
-
-@pytest.fixture(scope="module")
-def bundles(tmp_path_factory: pytest.TempPathFactory) -> tuple[Bundle, Bundle]:
-    folder = tmp_path_factory.mktemp("bundles")
-    return built(folder / "1", "Relu"), built(folder / "2", "Tanh")
 
 
 @pytest.fixture
