@@ -21,7 +21,13 @@ from edgekit.models.oracle import oracle_for
 from support.c_builds import CORTEX_M55
 from support.needs import require
 
-LIBRARY = ("-Ilib/ethos-u", "lib/ethos-u/edgekit_ethosu.c", "lib/ethos-u/edgekit_ethosu_twin.c")
+PARTS = ("edgekit_ethosu.c", "edgekit_ethosu_registers.c", "edgekit_ethosu_twin.c")
+SYSTEMS = {
+    "u55": "Ethos_U55_High_End_Embedded",
+    "u65": "Ethos_U65_Embedded",
+    "u85": "Ethos_U85_SYS_Flash_High",
+}
+LIBRARY = ("-Ilib/ethos-u", *(f"lib/ethos-u/{part}" for part in PARTS))
 
 
 @dataclass(frozen=True)
@@ -54,7 +60,8 @@ class OnNpu:
 
 def on_npu(source: ModelSource, accelerator: str = "ethos-u55-128") -> OnNpu:
     require("ethos-u")
-    configuration = configuration_of({"accelerator": accelerator, "twin": True})
+    system = SYSTEMS[accelerator.split("-")[1]]
+    configuration = configuration_of({"accelerator": accelerator, "system": system, "twin": True})
     origin = Origin("net", source.path.name, "0", "twin", CORTEX_M55.name)
     offers = (EthosUGenerator(configuration, vela_version()), *portable_generators())
     compiled = compile_tree(import_model(source), TreeJob("net", origin, CORTEX_M55), offers)

@@ -20,23 +20,27 @@ _MODULES = {"ethosu": PACKAGE, "ai_edge_litert": "ai-edge-litert", "flatbuffers"
 class Accelerator:
     """What of an NPU's build decides the order of its weights."""
 
-    output_depth: int
-    """Output channels that it computes at once."""
-    input_depth: int = 8
+    macs: int
+    """Multiply-accumulates in a cycle."""
+    cores: int = 1
+    """The streams that weights are stored in."""
+
+    @property
+    def output_depth(self) -> int:
+        """Return the output channels that one core of an U55 or U65 computes at once."""
+        return 4 if self.macs == 32 else 8
 
 
 ACCELERATORS = {
-    "ethos-u55-32": Accelerator(4),
-    "ethos-u55-64": Accelerator(8),
-    "ethos-u55-128": Accelerator(8),
-    "ethos-u55-256": Accelerator(8),
-    "ethos-u65-256": Accelerator(8),
+    **{f"ethos-u55-{macs}": Accelerator(macs) for macs in (32, 64, 128, 256)},
+    "ethos-u65-256": Accelerator(256),
+    "ethos-u65-512": Accelerator(512, cores=2),
+    **{
+        f"ethos-u85-{macs}": Accelerator(macs, cores)
+        for macs, cores in ((128, 1), (256, 1), (512, 2), (1024, 4), (2048, 4))
+    },
 }
-"""The NPUs with one core and registers of the Ethos-U55, which the twin interprets."""
-WITHOUT_TWIN = (
-    "ethos-u65-512",
-    *(f"ethos-u85-{macs}" for macs in (128, 256, 512, 1024, 2048)),
-)
+"""The NPUs that Vela compiles for."""
 
 
 @dataclass(frozen=True)
@@ -73,16 +77,10 @@ def configuration_of(options: Options) -> Configuration:
                 f"[offload.ethos-u] {name} is {given[name]!r}", hint=f"it must be {kind}"
             )
     accelerator, twin = str(given["accelerator"]), bool(given["twin"])
-    known = (*ACCELERATORS, *WITHOUT_TWIN)
-    if accelerator not in known:
+    if accelerator not in ACCELERATORS:
         raise ProjectError(
             f"[offload.ethos-u] accelerator is {accelerator!r}, which Vela does not know",
-            hint=f"it is one of {', '.join(known)}",
-        )
-    if twin and accelerator not in ACCELERATORS:
-        raise ProjectError(
-            f"the twin does not interpret the commands of an {accelerator}",
-            hint=f"set twin = false, or take one of {', '.join(ACCELERATORS)}",
+            hint=f"it is one of {', '.join(ACCELERATORS)}",
         )
     return Configuration(accelerator, str(given["system"]), str(given["memory_mode"]), twin)
 

@@ -17,7 +17,7 @@ from edgekit.base.wording import counted, size
 from edgekit.profiles.cpu import Cpu
 
 _SOURCE = Path(__file__).parent / "source"
-_TWIN = "edgekit_ethosu_twin.c"
+_TWIN = ("edgekit_ethosu_registers.c", "edgekit_ethosu_twin.c", "edgekit_ethosu_twin.h")
 _START = "edgekit_ethosu.c"
 
 
@@ -77,7 +77,7 @@ class EthosUGenerator:
             places = np.array(compiled.decoded.places, np.uint32)
             arrays += [Constant("decoded", compiled.decoded.weights), Constant("places", places)]
             twin = [f"{name}_decoded", f"{name}_places"]
-            sources.append(_TWIN)
+            sources += _TWIN
         fields = [
             f"{name}_commands, sizeof {name}_commands",
             f"{name}_constants, {len(made.constants)}u",
@@ -121,11 +121,15 @@ class EthosUGenerator:
     def _note(self, compiled: Compiled) -> str:
         figures = [
             counted(len(compiled.operators), "layer"),
-            f"{compiled.macs:,} multiply-accumulates",
+            f"{compiled.counts.macs:,} multiply-accumulates",
             f"{size(len(compiled.made.constants))} of constants",
+            f"{size(compiled.counts.moved)} moved",
         ]
         if compiled.made.cycles:
-            figures.append(f"{compiled.made.cycles:,} cycles by Vela's estimate")
+            figures.append(
+                f"by Vela's estimate {compiled.made.cycles:,} cycles "
+                f"and {size(compiled.made.estimated_bytes)}"
+            )
         words = f"Vela {self.version} for {self.configuration.accelerator}: {', '.join(figures)}"
         return f"{words}; interpreted by the twin" if compiled.decoded is not None else words
 

@@ -292,14 +292,17 @@ def _resize(net: _Network, step: Step, op: ResizeNearest) -> None:
     import numpy as np
 
     for places, given in ((op.rows, op.source.height), (op.columns, op.source.width)):
-        if any(place != k * given // len(places) for k, place in enumerate(places)):
+        made = len(places)
+        if any(place != k * given // made for k, place in enumerate(places)):
             raise NotForVela("it places pixels by another rule than TFLite's first")
+        if any(place != (2 * k + 1) * given // (2 * made) for k, place in enumerate(places)):
+            raise NotForVela("Vela makes it take the pixel at the centre, which is another")
     data = net.read(step.inputs[0], _extents(op.source))
     extents = np.array((op.result.height, op.result.width), np.int32)
     size = net.file.constant(f"{step.name} size", extents)
-    made = net.write(step.outputs[0], _extents(op.result))
+    result = net.write(step.outputs[0], _extents(op.result))
     table = "ResizeNearestNeighborOptions"
-    net.file.operator("RESIZE_NEAREST_NEIGHBOR", (data, size), made, table, version=1)
+    net.file.operator("RESIZE_NEAREST_NEIGHBOR", (data, size), result, table, version=1)
 
 
 def _pad(net: _Network, step: Step, op: Pad) -> None:

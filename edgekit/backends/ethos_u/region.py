@@ -5,17 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from edgekit.backends.ethos_u.configuration import ACCELERATORS, Configuration
+from edgekit.backends.ethos_u.counts import Counts, counts
 from edgekit.backends.ethos_u.network import Network, NotForVela
 from edgekit.backends.ethos_u.rounding import with_roundings
-from edgekit.backends.ethos_u.stream import (
-    TABLE_BYTES,
-    Decoded,
-    NotInterpreted,
-    decode,
-    operations,
-    tables,
-)
+from edgekit.backends.ethos_u.stream import TABLE_BYTES, NotInterpreted, operations, tables
 from edgekit.backends.ethos_u.vela import Made, compile_network
+from edgekit.backends.ethos_u.weights import Decoded, decode
 from edgekit.base.arrays import Array
 
 
@@ -25,26 +20,23 @@ class Compiled:
     operators: tuple[str, ...]
     input_bytes: tuple[int, ...]
     output_bytes: tuple[int, ...]
-    macs: int
-    """The multiply-accumulates of its convolutions, counted in the commands."""
+    counts: Counts
+    """What its commands compute and move."""
     decoded: Decoded | None
     """The weights for the twin; None without a twin."""
 
 
 def compile_region(network: Network, configuration: Configuration) -> Compiled:
     made = _with_tables(compile_network(network, configuration), network)
-    decoded, macs = None, 0
+    accelerator = ACCELERATORS[configuration.accelerator]
     try:
-        if configuration.accelerator in ACCELERATORS:
-            made = with_roundings(made, network.layers)
-        if configuration.twin:
-            decoded = decode(made, ACCELERATORS[configuration.accelerator])
-        if configuration.accelerator in ACCELERATORS:
-            macs = sum(operation.macs for operation in operations(made.commands))
+        made = with_roundings(made, network.layers)
+        decoded = decode(made, accelerator) if configuration.twin else None
+        found = counts(operations(made.commands))
     except NotInterpreted as reason:
         raise NotForVela(f"the twin does not interpret what Vela makes of it: {reason}") from reason
     return Compiled(
-        made, network.operators, network.input_bytes, network.output_bytes, macs, decoded
+        made, network.operators, network.input_bytes, network.output_bytes, found, decoded
     )
 
 

@@ -1,6 +1,6 @@
 """Reads the command stream that Vela makes: its operations, and the weights that each one reads.
 
-Commands and registers are those of Vela's ethos_u55_regs.
+Commands and registers are those of Vela's ethos_u55_regs, and of its ethos_u85_interface.
 """
 
 from __future__ import annotations
@@ -9,25 +9,28 @@ import struct
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from edgekit.backends.ethos_u.configuration import Accelerator
 from edgekit.backends.ethos_u.vela import Made
-from edgekit.base.arrays import Array
 
-OP_CONV, OP_DEPTHWISE, OP_POOL, OP_ELEMENTWISE, OP_DMA = 0x002, 0x003, 0x005, 0x006, 0x010
+OP_CONV, OP_DEPTHWISE, OP_POOL, OP_ELEMENTWISE, OP_RESIZE, OP_DMA = 2, 3, 5, 6, 7, 16
 _WAITS = frozenset({0x000, 0x001, 0x011, 0x012, 0x013})
 _PADDING, _IFM_DEPTH, _IFM_PRECISION = range(0x100, 0x104), 0x104, 0x105
 _OFM_WIDTH, _OFM_HEIGHT, _OFM_DEPTH, _OFM_PRECISION = 0x111, 0x112, 0x113, 0x114
 _OFM_BLOCK_DEPTH = 0x117
 _KERNEL_WIDTH, _KERNEL_HEIGHT, _KERNEL_STRIDE = 0x120, 0x121, 0x122
-_PARALLEL, _ACTIVATION, _WEIGHT_REGION = 0x123, 0x125, 0x128
+_PARALLEL, _ACC_FORMAT, _ACTIVATION, _WEIGHT_REGION = 0x123, 0x124, 0x125, 0x128
+_WEIGHT_FORMAT = 0x12E
 _FROM_REGION, _TO_REGION, _DMA_ROWS, _DMA_PLANES = 0x130, 0x131, 0x132, 0x133
-_WEIGHT_BASE, _WEIGHT_LENGTH, _OFM_SCALE = 0x20, 0x21, 0x24
+_WEIGHTS = ((0x20, 0x21), (0x90, 0x91), (0x92, 0x93), (0x94, 0x95))
+"""The address and the length of each stream of weights."""
+_OFM_SCALE = 0x24
 _DMA_FROM, _DMA_TO, _DMA_LENGTH = 0x30, 0x31, 0x32
-_SCALE_REGION, _SCALE_BASE, _SCALE_BYTES = 0x129, 0x22, 10
+_SCALE_REGION, _SCALE_BASES, _SCALE_BYTES = 0x129, (0x22, 0x92), 10
 _MEM2MEM = 0x100
-_NATURAL = 2
+_NATURAL, _NATURAL_U85 = 2, 1
+_U85, _CHAINED = 2, 2
 TABLE_BYTES = 256
 _POOL_MODES, _ELEMENTWISE_MODES, _MULTIPLY = range(3), (0, 1, 2, 3, 4, 6), 0
+_POOL_MODES_U85, _TABLES_U85, _NEAREST_U85 = range(6), (0, 1, 4), 2
 
 
 class NotInterpreted(Exception):
@@ -44,6 +47,64 @@ class Operation:
     payload: dict[int, int]
     place: int
     """The number of its word in the command stream."""
+    product: int
+    """The family: 0 is U55, 1 is U65, 2 is U85."""
+
+    @property
+    def is_u85(self) -> bool:
+        return self.product == _U85
+
+    @property
+    def cores(self) -> int:
+        """Return the number of cores that share the output channels; those of an U85 are one."""
+        return 2 if self.set.get(_PARALLEL) and not self.is_u85 else 1
+
+    @property
+    def output_block(self) -> int:
+        """Return the output channels of a block."""
+        return self.set[_OFM_BLOCK_DEPTH] + 1
+
+    @property
+    def microblock(self) -> int:
+        """Return the pixels that an U85 computes at once."""
+        return (1, 2, 4, 4, 8, 16)[self.set[_ACC_FORMAT] >> 8 & 7]
+
+    @property
+    def has_fast_weights(self) -> bool:
+        """Return whether the weights have the format that an U85 reads in one step."""
+        return bool(self.is_u85 and self.set.get(_WEIGHT_FORMAT, 0) & 1)
+
+    @property
+    def has_sparse_weights(self) -> bool:
+        return bool(self.is_u85 and self.set.get(_WEIGHT_FORMAT, 0) & 0x10)
+
+    @property
+    def is_chained(self) -> bool:
+        """Return whether the next operation takes the result without a memory between them."""
+        return self.is_u85 and self.set[_OFM_PRECISION] >> 14 == _CHAINED
+
+    @property
+    def rounding(self) -> int:
+        """Return the family's number for how results are rounded."""
+        return self.payload[_OFM_SCALE] >> 45 if self.is_u85 else self.set[_OFM_PRECISION] >> 14
+
+    @property
+    def strides(self) -> tuple[int, int]:
+        """Return the steps of the window, down and right."""
+        stride = self.set[_KERNEL_STRIDE]
+        right, down = stride & 1 | stride >> 5 & 2, stride >> 1 & 1 | stride >> 8 & 2
+        return 1 + down, 1 + right
+
+    @property
+    def gaps(self) -> tuple[int, int]:
+        """Return the distance of the window's taps, down and right."""
+        stride = self.set[_KERNEL_STRIDE]
+        return 1 + (stride >> 4 & 1), 1 + (stride >> 3 & 1)
+
+    @property
+    def is_part_kernel(self) -> bool:
+        """Return whether weights are ordered by the window first."""
+        return bool(self.set[_KERNEL_STRIDE] >> 2 & 1) and self.command == OP_CONV
 
     @property
     def outputs(self) -> int:
@@ -60,9 +121,15 @@ class Operation:
     @property
     def kernel(self) -> tuple[int, int]:
         """Return the rows and columns of the window, without its gaps."""
-        stride = self.set[_KERNEL_STRIDE]
-        down, right = 1 + (stride >> 4 & 1), 1 + (stride >> 3 & 1)
+        down, right = self.gaps
         return self.set[_KERNEL_HEIGHT] // down + 1, self.set[_KERNEL_WIDTH] // right + 1
+
+    @property
+    def weight_streams(self) -> tuple[tuple[int, int], ...]:
+        """Return the address and the length of each stream of weights."""
+        named = _WEIGHTS if self.is_u85 else _WEIGHTS[: self.cores]
+        given = ((self.payload.get(start, 0), self.payload.get(size, 0)) for start, size in named)
+        return tuple(pair for pair in given if pair[1])
 
     @property
     def macs(self) -> int:
@@ -73,19 +140,10 @@ class Operation:
         return self.pixels * self.outputs * rows * columns * depth
 
 
-@dataclass(frozen=True)
-class Decoded:
-    """The weights of all convolutions, one after the other."""
-
-    weights: Array
-    """int8; of each convolution output channel, row, column, input channel."""
-    places: tuple[int, ...]
-    """The place of each convolution's weights, in the order of the commands."""
-
-
 def operations(commands: bytes) -> Iterator[Operation]:
     words = list(struct.unpack(f"<{len(commands) // 4}I", commands[: len(commands) // 4 * 4]))
     start, count = _command_stream(words)
+    product = _product(words)
     stream = words[start : start + count]
     registers: dict[int, int] = {}
     payloads: dict[int, int] = {}
@@ -103,7 +161,7 @@ def operations(commands: bytes) -> Iterator[Operation]:
         if code >= 0x100:
             registers[code] = parameter
         elif code not in _WAITS:
-            yield Operation(code, parameter, dict(registers), dict(payloads), place - 1)
+            yield Operation(code, parameter, dict(registers), dict(payloads), place - 1, product)
 
 
 def _command_stream(words: list[int]) -> tuple[int, int]:
@@ -119,12 +177,51 @@ def _command_stream(words: list[int]) -> tuple[int, int]:
     raise NotInterpreted("its commands have no command stream")
 
 
+def _product(words: list[int]) -> int:
+    """Return the family that the driver's header asks for."""
+    place = 1
+    while place + 1 < len(words) and words[place] & 0xFF != 2:
+        if words[place] & 0xFF == 1:
+            return words[place + 1] >> 28
+        place += 1
+    raise NotInterpreted("its header does not say for which NPU it is")
+
+
 def check(operation: Operation) -> None:
     """Raise NotInterpreted for what the twin does not compute."""
+    if operation.is_u85:
+        _check_u85(operation)
+    else:
+        _check_u55(operation)
+
+
+def _check_u85(operation: Operation) -> None:
     command, mode = operation.command, operation.parameter
     registers = operation.set
-    if registers.get(_PARALLEL):
-        raise NotInterpreted("it is for an NPU with two cores")
+    if command == OP_DMA:
+        if registers[_FROM_REGION] >> 9:
+            raise NotInterpreted("it copies blocks of two or three dimensions, or by indices")
+        return
+    if registers.get(_ACTIVATION, 0) & 0x1F not in _TABLES_U85:
+        raise NotInterpreted("it has a table of more than 8 bits")
+    if command in (OP_CONV, OP_DEPTHWISE):
+        if registers[_IFM_PRECISION] >> 2 & 3:
+            raise NotInterpreted("it convolves numbers of 16 bits")
+        if command == OP_CONV and mode:
+            raise NotInterpreted("its weights are no constants")
+    elif command == OP_POOL and mode not in _POOL_MODES_U85:
+        raise NotInterpreted(f"it pools in the mode {mode}")
+    elif command == OP_ELEMENTWISE and mode not in _ELEMENTWISE_MODES:
+        raise NotInterpreted(f"it computes elements in the mode {mode}")
+    elif command == OP_RESIZE and mode != _NEAREST_U85:
+        raise NotInterpreted("it resizes between pixels")
+    elif command not in (OP_POOL, OP_ELEMENTWISE, OP_RESIZE):
+        raise NotInterpreted(f"it has the unknown operation {command:#x}")
+
+
+def _check_u55(operation: Operation) -> None:
+    command, mode = operation.command, operation.parameter
+    registers = operation.set
     if command == OP_DMA:
         if mode != 0 or registers.get(_DMA_ROWS) or registers.get(_DMA_PLANES):
             raise NotInterpreted("it copies blocks of two or three dimensions")
@@ -152,29 +249,6 @@ def check(operation: Operation) -> None:
         raise NotInterpreted(f"it has the unknown operation {command:#x}")
 
 
-def decode(made: Made, accelerator: Accelerator) -> Decoded:
-    """Return the weights as the twin reads them; raise NotInterpreted for what it does not run."""
-    import numpy as np
-
-    for operation in operations(made.commands):
-        check(operation)
-    known: dict[tuple[bytes, tuple[int, ...]], int] = {}
-    parts: list[Array] = []
-    places: list[int] = []
-    size = 0
-    for operation, memory in convolutions(made):
-        stored = _weights_of(operation, memory)
-        shape = _shape(operation)
-        key = (stored, (*shape, operation.set[_OFM_BLOCK_DEPTH], operation.set[_KERNEL_STRIDE]))
-        if key not in known:
-            known[key] = size
-            parts.append(_in_order(operation, stored, accelerator).reshape(-1))
-            size += parts[-1].size
-        places.append(known[key])
-    weights = np.concatenate(parts) if parts else np.zeros(1, np.int8)
-    return Decoded(weights, tuple(places) or (0,))
-
-
 def convolutions(made: Made) -> Iterator[tuple[Operation, dict[int, bytearray]]]:
     """Yield each convolution, with the memories by region as the copies before it leave them."""
     memory = {
@@ -191,15 +265,17 @@ def convolutions(made: Made) -> Iterator[tuple[Operation, dict[int, bytearray]]]
 def scales_of(operation: Operation, memory: dict[int, bytearray]) -> list[tuple[int, float]]:
     """Return the bias and the factor of each output channel."""
     source = memory.get(operation.set[_SCALE_REGION])
-    start = operation.payload[_SCALE_BASE]
-    if source is None or start + operation.outputs * _SCALE_BYTES > len(source):
+    bases = [operation.payload[base] for base in _SCALE_BASES[: operation.cores]]
+    own = -(-operation.outputs // len(bases))
+    if source is None or max(bases) + (own - 1) * _SCALE_BYTES > len(source):
         raise NotInterpreted("it reads scales from a memory that the twin has not")
+    bias_bytes = 4 if operation.is_u85 else 5
     found = []
     for channel in range(operation.outputs):
-        at = start + channel * _SCALE_BYTES
-        bias = int.from_bytes(source[at : at + 5], "little", signed=True)
-        factor = int.from_bytes(source[at + 5 : at + 9], "little")
-        found.append((bias, factor / 2.0 ** (source[at + 9] & 63)))
+        at = bases[channel % len(bases)] + channel // len(bases) * _SCALE_BYTES
+        bias = int.from_bytes(source[at : at + bias_bytes], "little", signed=True)
+        factor = int.from_bytes(source[at + bias_bytes : at + bias_bytes + 4], "little")
+        found.append((bias, factor / 2.0 ** (source[at + bias_bytes + 4] & 63)))
     return found
 
 
@@ -212,10 +288,9 @@ def rounding_once(commands: bytes, places: Collection[int]) -> bytes:
     for operation in operations(commands):
         if operation.place not in places:
             continue
-        own = operation.set[_OFM_PRECISION]
+        once, own = _roundings(operation)
         stream += words[start + last : start + operation.place]
-        stream += [_precision(own & 0x3FFF | _NATURAL << 14), words[start + operation.place]]
-        stream.append(_precision(own))
+        stream += [*once, words[start + operation.place], *own]
         last = operation.place + 1
     stream += words[start + last : start + count]
     head = words[start - 1] & 0xFF | len(stream) >> 16 << 8 | (len(stream) & 0xFFFF) << 16
@@ -223,8 +298,14 @@ def rounding_once(commands: bytes, places: Collection[int]) -> bytes:
     return struct.pack(f"<{len(whole)}I", *whole)
 
 
-def _precision(value: int) -> int:
-    return value << 16 | _OFM_PRECISION
+def _roundings(operation: Operation) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the command that sets one rounding, and the one that sets the operation's own."""
+    if operation.is_u85:
+        own = operation.payload[_OFM_SCALE]
+        head, factor = own >> 32 << 16 | 0x4000 | _OFM_SCALE, own & 0xFFFFFFFF
+        return (head & 0x1FFFFFFF | _NATURAL_U85 << 29, factor), (head, factor)
+    own = operation.set[_OFM_PRECISION] << 16 | _OFM_PRECISION
+    return (own & 0x3FFFFFFF | _NATURAL << 30,), (own,)
 
 
 def tables(made: Made) -> tuple[int, ...]:
@@ -252,78 +333,10 @@ def _copy(operation: Operation, memory: dict[int, bytearray]) -> None:
     target[to : to + length] = source[start : start + length]
 
 
-def _weights_of(operation: Operation, memory: dict[int, bytearray]) -> bytes:
+def weights_of(operation: Operation, memory: dict[int, bytearray]) -> tuple[bytes, ...]:
+    """Return the streams of an operation's weights, as they are stored."""
     source = memory.get(operation.set[_WEIGHT_REGION])
-    start, length = operation.payload[_WEIGHT_BASE], operation.payload[_WEIGHT_LENGTH]
-    if source is None or start + length > len(source):
+    streams = operation.weight_streams
+    if source is None or any(start + length > len(source) for start, length in streams):
         raise NotInterpreted("it reads weights from a memory that the twin has not")
-    return bytes(source[start : start + length])
-
-
-def _shape(operation: Operation) -> tuple[int, int, int, int]:
-    depth = 1 if operation.command == OP_DEPTHWISE else operation.inputs
-    return (operation.outputs, *operation.kernel, depth)
-
-
-def _in_order(operation: Operation, stored: bytes, accelerator: Accelerator) -> Array:
-    """Decode weights, and put them from the order of the NPU's blocks into that of channels."""
-    import numpy as np
-    from ethosu import mlw_codec
-
-    decoded = np.array(mlw_codec.decode(bytearray(stored)), np.int32)
-    if decoded.size and not -128 <= int(decoded.min()) <= int(decoded.max()) <= 127:
-        raise NotInterpreted("its weights have 9 bits")
-    shape = _shape(operation)
-    result: Array = np.zeros(shape, np.int8)
-    place = 0
-    for index, valid in _bricks(operation, shape, accelerator):
-        part = decoded[place : place + valid.size]
-        if part.size != valid.size:
-            raise NotInterpreted("it has fewer weights than its convolution takes")
-        result[tuple(axis[valid] for axis in index)] = part[valid]
-        place += valid.size
-    return result
-
-
-def _bricks(
-    operation: Operation, shape: tuple[int, int, int, int], accelerator: Accelerator
-) -> Iterator[tuple[tuple[Array, ...], Array]]:
-    """Yield the weights' coordinates, block by block, and which of them are no filling."""
-    import numpy as np
-
-    outputs, height, width, inputs = shape
-    is_depthwise = operation.command == OP_DEPTHWISE
-    stride = operation.set[_KERNEL_STRIDE]
-    part_kernel = bool(stride >> 2 & 1) and not is_depthwise
-    output_block = operation.set[_OFM_BLOCK_DEPTH] + 1
-    input_block = 16 if part_kernel else 32
-    rows, columns = 8 >> (stride >> 4 & 1), 8 >> (stride >> 3 & 1)
-    ub_in, ub_out = accelerator.input_depth, accelerator.output_depth
-    for first_out in range(0, outputs, output_block):
-        depth_out = min(output_block, outputs - first_out)
-        for first_in in range(0, 1 if is_depthwise else inputs, input_block):
-            depth_in = ub_in if is_depthwise else input_block
-            if part_kernel:
-                depth_in = min(input_block, inputs - first_in)
-            for top in range(0, height, rows):
-                for left in range(0, width, columns):
-                    tall, wide = min(height - top, rows), min(width - left, columns)
-                    elements = tall * wide
-                    if part_kernel or is_depthwise:
-                        elements = -(-elements // 4) * 4
-                    outer = range(0, depth_in if part_kernel else 1, ub_in)
-                    inner = range(0, 1 if part_kernel else depth_in, ub_in)
-                    a, b, e, i, o, k = np.meshgrid(
-                        np.array(outer),
-                        np.arange(0, depth_out, ub_out),
-                        np.arange(elements),
-                        np.array(inner),
-                        np.arange(ub_out),
-                        np.arange(1 if is_depthwise else ub_in),
-                        indexing="ij",
-                    )
-                    ky, kx = e // wide, e % wide
-                    z, c = first_out + b + o, first_in + a + i + k
-                    valid = (z < outputs) & (c < inputs) & (ky < tall)
-                    flat = (z, top + ky, left + kx, c)
-                    yield tuple(axis.reshape(-1) for axis in flat), valid.reshape(-1)
+    return tuple(bytes(source[start : start + length]) for start, length in streams)

@@ -38,6 +38,8 @@ class Made:
     outputs: tuple[int, ...]
     cycles: int
     """Vela's estimate."""
+    estimated_bytes: int
+    """Vela's estimate of what is read and written, blocks that are read again included."""
 
 
 def compile_network(network: Network, configuration: Configuration) -> Made:
@@ -59,7 +61,7 @@ def compile_network(network: Network, configuration: Configuration) -> Made:
         files = sorted(folder.glob("*.npz"))
         if len(files) != 1:
             raise NotForVela("Vela makes no command stream of it")
-        return _made(files[0], network, _cycles(folder))
+        return _made(files[0], network, *_estimates(folder))
 
 
 def _reason(error: BuildError) -> str:
@@ -72,7 +74,7 @@ def _reason(error: BuildError) -> str:
     return f"Vela refuses it: {words.strip().rstrip('.')}"[:200]
 
 
-def _made(file: Path, network: Network, cycles: int) -> Made:
+def _made(file: Path, network: Network, cycles: int, estimated_bytes: int) -> Made:
     import numpy as np
 
     with np.load(file, allow_pickle=False) as content:
@@ -94,6 +96,7 @@ def _made(file: Path, network: Network, cycles: int) -> Made:
         inputs=_places(data["input_region"], inputs, regions),
         outputs=_places(data["output_region"], outputs, regions),
         cycles=cycles,
+        estimated_bytes=estimated_bytes,
     )
 
 
@@ -113,9 +116,14 @@ def _aligned(size: int) -> int:
     return -(-size // 16) * 16
 
 
-def _cycles(folder: Path) -> int:
+def _estimates(folder: Path) -> tuple[int, int]:
+    """Return the cycles and the bytes of Vela's summary; 0 where it has none."""
     for file in folder.glob("*_summary_*.csv"):
         with file.open(newline="", encoding="utf-8") as lines:
             for row in csv.DictReader(lines):
-                return round(float(row.get("cycles_total") or 0))
-    return 0
+                moved = sum(float(row.get(f"{memory}_total_bytes") or 0) for memory in _MEMORIES)
+                return round(float(row.get("cycles_total") or 0)), round(moved)
+    return 0, 0
+
+
+_MEMORIES = ("sram", "dram", "on_chip_flash", "off_chip_flash")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from support import int8_layers
-from support.ethos_u import on_npu, wrong
+from support.ethos_u import OnNpu, on_npu, wrong
 from support.integer_cases import CASES, Dice, drawn
 from support.needs import needs
 from support.random_int8 import Growing
@@ -21,7 +21,7 @@ from benchmarks.model_zoo import MODELS, ZooModel, fetch
 from edgekit.aot.kernel import AbsentGenerator
 from edgekit.aot.operators import NpuRegion
 from edgekit.backends.ethos_u import BACKEND, configuration
-from edgekit.backends.ethos_u.stream import operations
+from edgekit.backends.ethos_u.stream import OP_CONV, Operation, operations
 from edgekit.base.errors import ProjectError
 from edgekit.models.inputs import reference_inputs
 from edgekit.models.model import import_model, open_model
@@ -47,6 +47,9 @@ OPERATORS = {
     "QUANTIZE": "Lookup",
 }
 """The operators that the NPU takes, and edgekit's names of them."""
+FAMILIES = ("ethos-u55-128", "ethos-u65-512", "ethos-u85-256")
+"""One NPU with one core, one with two streams of weights, and one with other registers."""
+ON_U85 = ("CONV_2D", "DEPTHWISE_CONV_2D", "ADD", "AVERAGE_POOL_2D")
 MLPERF = [model for model in MODELS if model.name.startswith("MLPerf Tiny")]
 DRIVER = """\
 #include <stddef.h>
@@ -77,7 +80,9 @@ int ethosu_invoke_v3(struct ethosu_driver *given, const void *commands, const in
 """Checks what the driver is given, and reports an error of its own."""
 
 
-def check_operator(folder: Path, name: str, seeds: Iterable[int]) -> None:
+def check_operator(
+    folder: Path, name: str, seeds: Iterable[int], accelerator: str = FAMILIES[0]
+) -> None:
     """One model of an operator with random shapes, quantisations and windows, for each seed."""
     tensors: list[T] = []
     operators: list[Op] = []
@@ -98,7 +103,7 @@ def check_operator(folder: Path, name: str, seeds: Iterable[int]) -> None:
     results = [name for operator in operators for name in operator.outputs]
     source = write_model(folder, tflite_bytes(tensors, operators, list(feeds), results))
 
-    npu = on_npu(source)
+    npu = on_npu(source, accelerator)
 
     assert OPERATORS[name] in npu.operators, npu.left
     assert not wrong(source, npu, feeds)
@@ -109,11 +114,19 @@ def test_an_operator_at_random_shapes(tmp_path: Path, name: str) -> None:
     check_operator(tmp_path, name, range(6))
 
 
+@pytest.mark.parametrize("name", ON_U85)
+def test_an_operator_on_an_u85(tmp_path: Path, name: str) -> None:
+    check_operator(tmp_path, name, range(6), "ethos-u85-256")
+
+
 @pytest.mark.operators
+@pytest.mark.parametrize("accelerator", FAMILIES)
 @pytest.mark.parametrize("name", OPERATORS)
 @pytest.mark.parametrize("seed", range(6, 206, 8))
-def test_an_operator_at_many_random_shapes(tmp_path: Path, name: str, seed: int) -> None:
-    check_operator(tmp_path, name, range(seed, seed + 8))
+def test_an_operator_at_many_random_shapes(
+    tmp_path: Path, name: str, seed: int, accelerator: str
+) -> None:
+    check_operator(tmp_path, name, range(seed, seed + 8), accelerator)
 
 
 @settings(
@@ -126,9 +139,14 @@ def test_an_operator_at_many_random_shapes(tmp_path: Path, name: str, seed: int)
     data=st.data(),
     shape=st.tuples(st.just(1), st.integers(2, 9), st.integers(2, 9), st.integers(1, 40)),
     length=st.integers(2, 9),
+    accelerator=st.sampled_from(FAMILIES),
 )
 def test_random_networks(
-    tmp_path: Path, data: st.DataObject, shape: tuple[int, ...], length: int
+    tmp_path: Path,
+    data: st.DataObject,
+    shape: tuple[int, ...],
+    length: int,
+    accelerator: str,
 ) -> None:
     network = Growing(data, shape)
     for _ in range(length):
@@ -137,19 +155,20 @@ def test_random_networks(
     folder.mkdir()
     source = write_model(folder, network.content())
 
-    npu = on_npu(source)
+    npu = on_npu(source, accelerator)
 
     feeds = reference_inputs(import_model(source).inputs, 3)
     assert not wrong(source, npu, feeds)
 
 
 @pytest.mark.models
+@pytest.mark.parametrize("accelerator", FAMILIES)
 @pytest.mark.parametrize("model", MLPERF, ids=lambda model: model.name)
-def test_mlperf_tiny(tmp_path: Path, model: ZooModel) -> None:
+def test_mlperf_tiny(tmp_path: Path, model: ZooModel, accelerator: str) -> None:
     path = Path(shutil.copy(fetch(model), tmp_path))
     source = open_model(path)
 
-    npu = on_npu(source)
+    npu = on_npu(source, accelerator)
 
     assert set(npu.left) <= {"Quantize", "Softmax", "Dequantize"}
     operators = [type(step.operator) for step in npu.compiled.plan.program.steps]
@@ -158,18 +177,26 @@ def test_mlperf_tiny(tmp_path: Path, model: ZooModel) -> None:
     assert not wrong(source, npu, feeds)
 
 
-def check_layer(folder: Path, case: int8_layers.Case, accelerator: str) -> None:
+def check_layer(folder: Path, case: int8_layers.Case, accelerator: str) -> list[Operation]:
+    """Compare a layer's numbers, and return what the NPU does for it."""
     source = write_model(folder, int8_layers.layer(case))
 
     npu = on_npu(source, accelerator)
 
     assert len(npu.operators) == 1, npu.left
     assert not wrong(source, npu, reference_inputs(import_model(source).inputs, 3))
+    return commands_of(npu)
+
+
+def commands_of(npu: OnNpu) -> list[Operation]:
+    steps = (step.operator for step in npu.compiled.plan.program.steps)
+    regions = [step.compiled for step in steps if isinstance(step, NpuRegion)]
+    return [operation for region in regions for operation in operations(region.made.commands)]
 
 
 @pytest.mark.parametrize(
     ("accelerator", "place"),
-    list(zip(sorted(configuration.ACCELERATORS), (0, 3, 4, 6, 8), strict=True)),
+    list(zip(sorted(configuration.ACCELERATORS), (0, 3, 4, 6, 8, 1, 4, 3, 0, 6, 8), strict=True)),
 )
 def test_each_accelerator_has_an_order_of_weights(
     tmp_path: Path, accelerator: str, place: int
@@ -184,6 +211,51 @@ def test_layers_on_all_accelerators(
     tmp_path: Path, accelerator: str, case: int8_layers.Case
 ) -> None:
     check_layer(tmp_path, case, accelerator)
+
+
+@pytest.mark.parametrize(
+    ("case", "accelerator", "is_fast", "is_sparse"),
+    [
+        (int8_layers.Case("dense", 320, 200), "ethos-u85-512", True, False),
+        (int8_layers.LAYERS[3], "ethos-u85-128", False, True),
+    ],
+)
+def test_formats_of_weights(
+    tmp_path: Path, case: int8_layers.Case, accelerator: str, is_fast: bool, is_sparse: bool
+) -> None:
+    """Vela chooses a format that an U85 decodes at once, or one whose zeros it skips."""
+    done = check_layer(tmp_path, case, accelerator)
+
+    found = next(each for each in done if each.command == OP_CONV)
+    assert (found.has_fast_weights, found.has_sparse_weights) == (is_fast, is_sparse)
+
+
+def test_a_sum_is_chained_to_a_convolution(tmp_path: Path) -> None:
+    """An U85 gives the results of a convolution to a sum without a memory between them."""
+    random = np.random.default_rng(6)
+    window = {"table": "Conv2DOptions", "padding": 0, "strideH": 1, "strideW": 1}
+    bias = random.integers(-99, 99, 20).astype("int32")
+    content = tflite_bytes(
+        [
+            T("x", (1, 9, 7, 20), "int8", scale=0.01, zero=3),
+            constant("w", random.integers(-127, 127, (20, 3, 3, 20)).astype("int8"), scale=0.01),
+            constant("b", bias, scale=0.0001),
+            T("y", (1, 9, 7, 20), "int8", scale=0.03, zero=-5),
+            T("r", (1, 9, 7, 20), "int8", scale=0.04),
+        ],
+        [
+            Op("CONV_2D", ("x", "w", "b"), ("y",), window),
+            Op("ADD", ("y", "x"), ("r",), {"table": "AddOptions"}),
+        ],
+        ["x"],
+        ["r"],
+    )
+    source = write_model(tmp_path, content)
+
+    npu = on_npu(source, "ethos-u85-256")
+
+    assert not wrong(source, npu, reference_inputs(import_model(source).inputs, 3))
+    assert any(operation.is_chained for operation in commands_of(npu))
 
 
 def test_arm_s_driver_starts_a_region_where_its_header_is(tmp_path: Path) -> None:
@@ -210,7 +282,6 @@ def test_without_vela_all_steps_stay_in_c(monkeypatch: pytest.MonkeyPatch) -> No
     ("options", "problem"),
     [
         ({"accelerator": "ethos-u99"}, "'ethos-u99', which Vela does not know"),
-        ({"accelerator": "ethos-u85-256", "twin": True}, "does not interpret the commands of"),
         ({"acelerator": "ethos-u55-128"}, "no option 'acelerator'"),
         ({"twin": "yes"}, "twin is 'yes'"),
         ({"memory_mode": "Shared"}, "memory_mode is 'Shared', which Vela's Arm/vela.ini does not"),
@@ -221,7 +292,12 @@ def test_options_are_checked(options: dict[str, str | bool], problem: str) -> No
         BACKEND.require(options)
 
 
-def test_products_in_a_region_round_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("accelerator", "roundings"), [("ethos-u55-128", [0, 2]), ("ethos-u85-256", [0, 1])]
+)
+def test_products_in_a_region_round_once(
+    tmp_path: Path, accelerator: str, roundings: list[int]
+) -> None:
     """The commands of a convolution keep LiteRT's two roundings, those of the product have one."""
     random = np.random.default_rng(4)
     bias = constant("b", random.integers(-99, 99, 6).astype("int32"), scale=0.0001)
@@ -245,16 +321,15 @@ def test_products_in_a_region_round_once(tmp_path: Path) -> None:
         ["r"],
     )
 
-    npu = on_npu(write_model(tmp_path, content))
+    npu = on_npu(write_model(tmp_path, content), accelerator)
 
-    (step,) = npu.compiled.plan.program.steps
-    assert isinstance(step.operator, NpuRegion)
-    commands = step.operator.compiled.made.commands
-    assert [operation.set[0x114] >> 14 for operation in operations(commands)] == [0, 2]
+    found = [operation for operation in commands_of(npu) if operation.command == OP_CONV]
+    assert [operation.rounding for operation in found] == roundings
 
 
-def test_a_refused_step_stays_in_c_between_two_regions(tmp_path: Path) -> None:
-    """An Ethos-U55 resizes by powers of two: Vela's words are in the report."""
+@pytest.mark.parametrize("accelerator", ["ethos-u55-128", "ethos-u85-256"])
+def test_a_refused_step_stays_in_c_between_two_regions(tmp_path: Path, accelerator: str) -> None:
+    """An Ethos-U55 resizes by powers of two, an U85 by three: Vela's words are in the report."""
     random = np.random.default_rng(5)
     weights = random.integers(-127, 127, (4, 1, 1, 4)).astype("int8")
     narrow = {"table": "Conv2DOptions", "padding": 1, "strideH": 1, "strideW": 1}
@@ -266,10 +341,10 @@ def test_a_refused_step_stays_in_c_between_two_regions(tmp_path: Path) -> None:
             constant("w", weights, scale=0.01),
             constant("b", bias, scale=0.0001),
             T("y", (1, 12, 12, 4), "int8", scale=0.02),
-            constant("s", np.array([7, 7], "int32")),
-            T("z", (1, 7, 7, 4), "int8", scale=0.02),
+            constant("s", np.array([36, 36], "int32")),
+            T("z", (1, 36, 36, 4), "int8", scale=0.02),
             constant("c", bias, scale=0.0002),
-            T("r", (1, 7, 7, 4), "int8", scale=0.02),
+            T("r", (1, 36, 36, 4), "int8", scale=0.02),
         ],
         [
             Op("CONV_2D", ("x", "w", "b"), ("y",), narrow),
@@ -281,8 +356,11 @@ def test_a_refused_step_stays_in_c_between_two_regions(tmp_path: Path) -> None:
     )
     source = write_model(tmp_path, content)
 
-    npu = on_npu(source)
+    npu = on_npu(source, accelerator)
 
-    assert npu.operators == ("Conv2D", "Conv2D")
-    assert npu.left == {"ResizeNearest": "Vela leaves RESIZE_NEAREST_NEIGHBOR to the CPU"}
+    if accelerator == "ethos-u55-128":
+        assert npu.operators == ("Conv2D", "Conv2D")
+        assert npu.left == {"ResizeNearest": "Vela leaves RESIZE_NEAREST_NEIGHBOR to the CPU"}
+    else:
+        assert npu.operators == ("Conv2D", "ResizeNearest", "Conv2D")
     assert not wrong(source, npu, reference_inputs(import_model(source).inputs, 3))

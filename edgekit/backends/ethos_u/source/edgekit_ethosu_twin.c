@@ -1,152 +1,23 @@
-/* The twin of an Ethos-U55 or U65: interprets the command stream that Vela makes.
+/* The twin of an Ethos-U: interprets the command stream that Vela makes.
  *
- * Registers are those of Vela's ethos_u55_regs. Each operation computes its whole output, one
- * element after the other: blocks, banks and waits change when the hardware does something, not
- * what it computes. Weights come decoded from the build. Everything else is read where the hardware
- * reads it: feature maps, scales, biases and tables. */
-#include "edgekit_ethosu.h"
+ * Each operation computes its whole output, one element after the other: blocks, banks and waits
+ * change when the hardware does something, not what it computes. An element of a chain is asked
+ * for at its end, and asks for what it needs. Weights come decoded from the build. Everything else
+ * is read where the hardware reads it: feature maps, scales, biases and tables. */
+#include "edgekit_ethosu_twin.h"
 
 #include <stddef.h>
 #include <string.h>
 
-enum { /* commands without a payload, from 0x100 on, and with one: the index in their arrays */
-  OP_STOP = 0x000,
-  OP_IRQ = 0x001,
-  OP_CONV = 0x002,
-  OP_DEPTHWISE = 0x003,
-  OP_POOL = 0x005,
-  OP_ELEMENTWISE = 0x006,
-  OP_DMA_START = 0x010,
-  OP_DMA_WAIT = 0x011,
-  OP_KERNEL_WAIT = 0x012,
-  OP_PMU_MASK = 0x013,
-  IFM_PAD_TOP = 0x100,
-  IFM_PAD_LEFT = 0x101,
-  IFM_PAD_RIGHT = 0x102,
-  IFM_PAD_BOTTOM = 0x103,
-  IFM_DEPTH_M1 = 0x104,
-  IFM_PRECISION = 0x105,
-  IFM_UPSCALE = 0x107,
-  IFM_ZERO_POINT = 0x109,
-  IFM_WIDTH0_M1 = 0x10A,
-  IFM_REGION = 0x10F,
-  OFM_WIDTH_M1 = 0x111,
-  OFM_HEIGHT_M1 = 0x112,
-  OFM_DEPTH_M1 = 0x113,
-  OFM_PRECISION = 0x114,
-  OFM_ZERO_POINT = 0x118,
-  OFM_WIDTH0_M1 = 0x11A,
-  OFM_REGION = 0x11F,
-  KERNEL_WIDTH_M1 = 0x120,
-  KERNEL_HEIGHT_M1 = 0x121,
-  KERNEL_STRIDE = 0x122,
-  ACTIVATION = 0x125,
-  ACTIVATION_MIN = 0x126,
-  ACTIVATION_MAX = 0x127,
-  SCALE_REGION = 0x129,
-  DMA0_SRC_REGION = 0x130,
-  DMA0_DST_REGION = 0x131,
-  IFM2_BROADCAST = 0x180,
-  IFM2_SCALAR = 0x181,
-  IFM2_PRECISION = 0x185,
-  IFM2_ZERO_POINT = 0x189,
-  IFM2_WIDTH0_M1 = 0x18A,
-  IFM2_REGION = 0x18F,
-  FIRST_SET = 0x100,
-  LAST_SET = 0x18F,
+typedef edgekit_ethosu_npu npu;
 
-  IFM_BASE0 = 0x00,
-  OFM_BASE0 = 0x10,
-  SCALE_BASE = 0x22,
-  OFM_SCALE = 0x24,
-  OPA_SCALE = 0x25,
-  OPB_SCALE = 0x26,
-  DMA0_SRC = 0x30,
-  DMA0_DST = 0x31,
-  DMA0_LEN = 0x32,
-  IFM2_BASE0 = 0x80,
-  STRIDE_X = 4, /* after a base, as STRIDE_Y and STRIDE_C */
-  STRIDE_Y = 5,
-  STRIDE_C = 6,
-  LAST_PAYLOAD = 0x93
-};
-
-enum { POOL_MAX, POOL_AVERAGE, POOL_REDUCE_SUM };
-enum { MODE_MUL, MODE_ADD, MODE_SUB, MODE_MIN, MODE_MAX, MODE_LRELU, MODE_ABS, MODE_CLZ, MODE_SHR, MODE_SHL };
-enum { ROUND_TFL, ROUND_TRUNCATE, ROUND_NATURAL };
-enum { UPSCALE_NONE, UPSCALE_NEAREST, UPSCALE_ZEROS };
-enum { TABLE_BYTES = 2048, SCALE_BYTES = 10, MEM2MEM = 0x100 };
-
-typedef struct {
-  uint16_t set[LAST_SET - FIRST_SET + 1];
-  uint64_t payload[LAST_PAYLOAD + 1]; /* 32 bits, and the 16 of the parameter above them */
-  uint8_t tables[TABLE_BYTES];
-  uint8_t *memory[EDGEKIT_ETHOSU_REGIONS];
-  const int8_t *weights;
-  const uint32_t *places;
-  uint32_t convolutions;
-} npu;
-
-typedef struct { /* a feature map */
-  uint8_t *base[4];
-  int32_t height[2], width;
-  int64_t stride_y, stride_x, stride_c;
-  int32_t bytes; /* of an element */
-  int is_signed, in_bricks;
-  int32_t zero_point;
-} map;
-
-static int32_t get(const npu *u, int name) { return u->set[name - FIRST_SET]; }
-
-static int32_t get_signed(const npu *u, int name) { return (int16_t)u->set[name - FIRST_SET]; }
-
-static uint64_t address(const npu *u, int name) { return u->payload[name]; }
-
-static uint8_t *place(const npu *u, int region, uint64_t offset) {
-  return u->memory[region & (EDGEKIT_ETHOSU_REGIONS - 1)] + (size_t)offset;
-}
-
-static map feature_map(const npu *u, int base, int region, int width0, int zero_point) {
-  map m;
-  for (int k = 0; k < 4; ++k) {
-    m.base[k] = place(u, get(u, region), address(u, base + k));
-  }
-  m.width = get(u, width0) + 1;
-  m.height[0] = get(u, width0 + 1) + 1;
-  m.height[1] = get(u, width0 + 2) + 1;
-  m.stride_x = (int64_t)address(u, base + STRIDE_X);
-  m.stride_y = (int64_t)address(u, base + STRIDE_Y);
-  m.stride_c = (int64_t)address(u, base + STRIDE_C);
-  m.zero_point = get_signed(u, zero_point);
-  return m;
-}
-
-static void set_precision(map *m, int32_t precision, int shift) {
-  m->is_signed = precision & 1;
-  m->bytes = 1 << ((precision >> shift) & 3);
-  m->in_bricks = (precision >> 6) & 1;
-}
-
-static map input(const npu *u) {
-  map m = feature_map(u, IFM_BASE0, IFM_REGION, IFM_WIDTH0_M1, IFM_ZERO_POINT);
-  set_precision(&m, get(u, IFM_PRECISION), 2);
-  return m;
-}
-
-static map second_input(const npu *u) {
-  map m = feature_map(u, IFM2_BASE0, IFM2_REGION, IFM2_WIDTH0_M1, IFM2_ZERO_POINT);
-  set_precision(&m, get(u, IFM2_PRECISION), 2);
-  return m;
-}
-
-static map output(const npu *u) {
-  map m = feature_map(u, OFM_BASE0, OFM_REGION, OFM_WIDTH0_M1, OFM_ZERO_POINT);
-  set_precision(&m, get(u, OFM_PRECISION), 1);
-  return m;
+uint8_t *edgekit_ethosu_place(const npu *u, int region, uint64_t offset) {
+  uint8_t *const memory = u->memory[region & (EDGEKIT_ETHOSU_REGIONS - 1)];
+  return memory == NULL ? NULL : memory + (size_t)offset;
 }
 
 /* Four tiles: the rows of each column of tiles wrap at a height of their own. */
-static uint8_t *element(const map *m, int32_t y, int32_t x, int32_t c) {
+static uint8_t *element(const feature_map *m, int32_t y, int32_t x, int32_t c) {
   const int right = x >= m->width;
   const int below = y >= m->height[right];
   uint8_t *at = m->base[right + 2 * below];
@@ -159,85 +30,40 @@ static uint8_t *element(const map *m, int32_t y, int32_t x, int32_t c) {
   return at + x * m->stride_x + (int64_t)c * m->bytes;
 }
 
-static int32_t load(const map *m, int32_t y, int32_t x, int32_t c) {
+static int64_t little_endian(const uint8_t *at, int bytes, int is_signed) {
+  uint64_t bits = 0;
+  const int unused = 64 - 8 * bytes;
+  for (int k = bytes - 1; k >= 0; --k) bits = bits << 8 | at[k];
+  return is_signed ? (int64_t)(bits << unused) >> unused : (int64_t)bits;
+}
+
+static int64_t load(const feature_map *m, int32_t y, int32_t x, int32_t c) {
   const uint8_t *at = element(m, y, x, c);
   if (m->bytes == 1) return m->is_signed ? (int8_t)at[0] : at[0];
-  if (m->bytes == 2) {
-    const uint16_t two = (uint16_t)(at[0] | at[1] << 8);
-    return m->is_signed ? (int16_t)two : two;
-  }
-  return (int32_t)((uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 |
-                   (uint32_t)at[3] << 24);
+  return little_endian(at, m->bytes, m->is_signed || m->bytes > 2);
 }
 
-static void store(const map *m, int32_t y, int32_t x, int32_t c, int32_t value) {
+static void store(const feature_map *m, int32_t y, int32_t x, int32_t c, int64_t value) {
   uint8_t *at = element(m, y, x, c);
   for (int k = 0; k < m->bytes; ++k) {
-    at[k] = (uint8_t)((uint32_t)value >> (8 * k));
+    at[k] = (uint8_t)((uint64_t)value >> (8 * k));
   }
 }
 
-static int64_t shifted_right(int64_t value, int shift) { /* ties away from zero */
-  if (shift <= 0) return value;
-  const int64_t half = (int64_t)1 << (shift - 1);
-  return value >= 0 ? (value + half) >> shift : -((-value + half) >> shift);
-}
-
-/* Twice the upper half of a product, as LiteRT rounds it: ties up. */
-static int64_t high_half(int64_t value, int64_t factor) {
-  const int64_t product = value * factor;
-  const int64_t limit = (int64_t)1 << 31;
-  return (product + (product >= 0 ? (int64_t)1 << 30 : 1 - ((int64_t)1 << 30))) / limit;
-}
-
-static int64_t scaled(int64_t value, uint32_t factor, int shift, int rounding) {
-  if (rounding == ROUND_TFL) { /* LiteRT's two roundings */
-    return shift < 31 ? high_half(value * ((int64_t)1 << (31 - shift)), factor)
-                      : shifted_right(high_half(value, factor), shift - 31);
+static int64_t scaled(int64_t value, const scale *s) {
+  const int64_t one = 1;
+  if (s->shift == 0) return value * (int64_t)s->factor;
+  const int64_t first = s->shift > s->bits ? one << (s->bits - 1) : 0;
+  int64_t round = one << (s->shift - 1);
+  switch (s->rounding) {
+    case ROUND_TWICE: round += value >= 0 ? first : -first; break; /* as LiteRT's two roundings */
+    case ROUND_TWICE_UP: round += first; break;
+    case ROUND_AWAY: round -= value < 0; break;
+    case ROUND_TO_ZERO: round = value >= 0 ? 0 : (one << s->shift) - 1; break;
+    case ROUND_DOWN: round = 0; break;
+    default: break;
   }
-  const int64_t product = value * (int64_t)factor;
-  if (rounding == ROUND_TRUNCATE) return product / ((int64_t)1 << shift);
-  return shift == 0 ? product : (product + ((int64_t)1 << (shift - 1))) >> shift;
-}
-
-/* The end of every operation: zero point, limits, table. */
-static void finish(const npu *u, const map *out, int32_t y, int32_t x, int32_t c, int64_t value) {
-  value += out->zero_point;
-  if (out->bytes < 4) {
-    const int32_t low = get_signed(u, ACTIVATION_MIN), high = get_signed(u, ACTIVATION_MAX);
-    value = value < low ? low : value > high ? high : value;
-  }
-  const int function = get(u, ACTIVATION) & 0x1F;
-  if (function >= 16) {
-    const uint8_t *table = u->tables + 256 * (function - 16);
-    value = (int8_t)table[(out->is_signed ? (int)value + 128 : (int)value) & 0xFF];
-  }
-  store(out, y, x, c, (int32_t)value);
-}
-
-typedef struct {
-  int32_t rows, columns, down, right, gap_y, gap_x, top, left, height, width;
-  int upscale;
-} window;
-
-static window window_of(const npu *u) {
-  window w;
-  const int32_t stride = get(u, KERNEL_STRIDE);
-  w.right = 1 + (stride & 1) + 2 * ((stride >> 6) & 7);
-  w.down = 1 + ((stride >> 1) & 1) + 2 * ((stride >> 9) & 7);
-  w.gap_x = 1 + ((stride >> 3) & 1);
-  w.gap_y = 1 + ((stride >> 4) & 1);
-  w.rows = get(u, KERNEL_HEIGHT_M1) / w.gap_y + 1;
-  w.columns = get(u, KERNEL_WIDTH_M1) / w.gap_x + 1;
-  w.top = get(u, IFM_PAD_TOP);
-  w.left = get(u, IFM_PAD_LEFT);
-  w.upscale = get(u, IFM_UPSCALE);
-  /* The image's extents follow from the output's. */
-  w.height = get(u, OFM_HEIGHT_M1) * w.down + get(u, KERNEL_HEIGHT_M1) + 1 - w.top -
-             get(u, IFM_PAD_BOTTOM);
-  w.width = get(u, OFM_WIDTH_M1) * w.right + get(u, KERNEL_WIDTH_M1) + 1 - w.left -
-            get(u, IFM_PAD_RIGHT);
-  return w;
+  return (value * (int64_t)s->factor + round) >> s->shift;
 }
 
 /* Find the pixel under one element of the window; return 0 for padding. */
@@ -252,169 +78,169 @@ static int under(const window *w, int32_t *y, int32_t *x, int32_t ky, int32_t kx
   return 1;
 }
 
-typedef struct {
-  int64_t bias;
-  uint32_t factor;
-  int shift;
-} channel_scale;
+static int64_t element_of(const operation *o, int32_t y, int32_t x, int32_t c);
 
-static channel_scale scale_of(const npu *u, int32_t channel) {
-  const uint8_t *at = place(u, get(u, SCALE_REGION), address(u, SCALE_BASE)) + SCALE_BYTES * channel;
-  channel_scale s;
-  uint64_t bits = 0;
-  for (int k = 4; k >= 0; --k) bits = bits << 8 | at[k];
-  s.bias = (int64_t)(bits << 24) >> 24;
-  s.factor = (uint32_t)at[5] | (uint32_t)at[6] << 8 | (uint32_t)at[7] << 16 | (uint32_t)at[8] << 24;
-  s.shift = at[9] & 63;
-  return s;
+/* One operand without its zero point: from memory, a scalar, or of the operation before. */
+static int64_t operand(const operation *o, const feature_map *m, int broadcast, int32_t y, int32_t x,
+                       int32_t c) {
+  if (broadcast & SCALAR) return o->scalar - m->zero_point;
+  if (m->chain != NOT_CHAINED) {
+    const operation *maker = o - 1;
+    while (maker->out.chain != m->chain) --maker;
+    int32_t place = (y * o->width + x) * o->depth + c; /* their shapes may differ */
+    c = place % maker->depth;
+    place /= maker->depth;
+    return element_of(maker, place / maker->width, place % maker->width, c) - m->zero_point;
+  }
+  return load(m, broadcast & ALONG_HEIGHT ? 0 : y, broadcast & ALONG_WIDTH ? 0 : x,
+              broadcast & ALONG_DEPTH ? 0 : c) -
+         m->zero_point;
 }
 
-static int global_scale(const npu *u) { return (get(u, OFM_PRECISION) >> 8) & 1; }
-
-static int rounding_of(const npu *u) { return (get(u, OFM_PRECISION) >> 14) & 3; }
-
-static uint32_t factor_of(const npu *u, int name) { return (uint32_t)address(u, name); }
-
-static int shift_of(const npu *u, int name) { return (int)(address(u, name) >> 32) & 63; }
-
-static void convolve(npu *u, int depthwise) {
-  const map in = input(u), out = output(u);
-  const window w = window_of(u);
-  const int32_t height = get(u, OFM_HEIGHT_M1) + 1, width = get(u, OFM_WIDTH_M1) + 1;
-  const int32_t depth = get(u, OFM_DEPTH_M1) + 1, inputs = get(u, IFM_DEPTH_M1) + 1;
-  const int32_t taps = depthwise ? 1 : inputs;
-  const int rounding = rounding_of(u);
-  const int8_t *const weights = u->weights + u->places[u->convolutions++];
-  for (int32_t c = 0; c < depth; ++c) {
-    channel_scale s = scale_of(u, c);
-    if (global_scale(u)) {
-      s.factor = factor_of(u, OFM_SCALE);
-      s.shift = shift_of(u, OFM_SCALE);
-    }
-    const int8_t *const own = weights + (ptrdiff_t)c * w.rows * w.columns * taps;
-    for (int32_t oy = 0; oy < height; ++oy) {
-      for (int32_t ox = 0; ox < width; ++ox) {
-        int64_t sum = s.bias;
-        for (int32_t ky = 0; ky < w.rows; ++ky) {
-          for (int32_t kx = 0; kx < w.columns; ++kx) {
-            int32_t y = oy, x = ox;
-            if (!under(&w, &y, &x, ky, kx)) continue;
-            const int8_t *const weight = own + (ky * w.columns + kx) * taps;
-            if (depthwise) {
-              sum += (load(&in, y, x, inputs == 1 ? 0 : c) - in.zero_point) * weight[0];
-              continue;
-            }
-            for (int32_t first = 0; first < inputs; first += 16) { /* a brick is in one piece */
-              const int32_t count = inputs - first < 16 ? inputs - first : 16;
-              const int8_t *const pixel = (const int8_t *)element(&in, y, x, first);
-              int32_t part = 0;
-              for (int32_t k = 0; k < count; ++k) {
-                const int32_t value = in.is_signed ? pixel[k] : (uint8_t)pixel[k];
-                part += (value - in.zero_point) * weight[first + k];
-              }
-              sum += part;
-            }
-          }
+static int64_t convolved(const operation *o, int32_t oy, int32_t ox, int32_t c) {
+  const feature_map *const in = &o->in;
+  const int32_t taps = o->command == OP_DEPTHWISE ? 1 : o->inputs;
+  const int8_t *const own = o->weights + (ptrdiff_t)c * o->w.rows * o->w.columns * taps;
+  int64_t sum = 0;
+  for (int32_t ky = 0; ky < o->w.rows; ++ky) {
+    for (int32_t kx = 0; kx < o->w.columns; ++kx) {
+      int32_t y = oy, x = ox;
+      if (!under(&o->w, &y, &x, ky, kx)) continue;
+      const int8_t *const weight = own + (ky * o->w.columns + kx) * taps;
+      if (o->command == OP_DEPTHWISE) {
+        sum += (load(in, y, x, o->inputs == 1 ? 0 : c) - in->zero_point) * weight[0];
+        continue;
+      }
+      for (int32_t first = 0; first < taps; first += 16) { /* a brick is in one piece */
+        const int32_t count = taps - first < 16 ? taps - first : 16;
+        const int8_t *const pixel = (const int8_t *)element(in, y, x, first);
+        int32_t part = 0;
+        for (int32_t k = 0; k < count; ++k) {
+          const int32_t value = in->is_signed ? pixel[k] : (uint8_t)pixel[k];
+          part += (value - in->zero_point) * weight[first + k];
         }
-        finish(u, &out, oy, ox, c, scaled(sum, s.factor, s.shift, rounding));
+        sum += part;
       }
     }
   }
+  return sum;
 }
 
-static void pool(const npu *u, int mode) {
-  const map in = input(u), out = output(u);
-  const window w = window_of(u);
-  const int32_t height = get(u, OFM_HEIGHT_M1) + 1, width = get(u, OFM_WIDTH_M1) + 1;
-  const int32_t depth = get(u, OFM_DEPTH_M1) + 1, inputs = get(u, IFM_DEPTH_M1) + 1;
-  const int padded = w.top || w.left || get(u, IFM_PAD_BOTTOM) || get(u, IFM_PAD_RIGHT);
-  for (int32_t c = 0; c < depth; ++c) {
-    for (int32_t oy = 0; oy < height; ++oy) {
-      for (int32_t ox = 0; ox < width; ++ox) {
-        int64_t sum = 0, largest = INT32_MIN;
-        int32_t count = 0;
-        for (int32_t ky = 0; ky < w.rows; ++ky) {
-          for (int32_t kx = 0; kx < w.columns; ++kx) {
-            int32_t y = oy, x = ox;
-            if (!under(&w, &y, &x, ky, kx)) continue;
-            const int32_t end = mode == POOL_REDUCE_SUM ? inputs : 1;
-            for (int32_t k = 0; k < end; ++k) {
-              const int64_t value =
-                  (int64_t)load(&in, y, x, mode == POOL_REDUCE_SUM ? k : c) - in.zero_point;
-              sum += value;
-              largest = value > largest ? value : largest;
-            }
-            ++count;
-          }
-        }
-        if (mode == POOL_MAX) {
-          sum = largest;
-        } else if (!padded) {
-          sum = scaled(sum, factor_of(u, OFM_SCALE), shift_of(u, OFM_SCALE), rounding_of(u));
-        } else if (count != 0) { /* the NPU's own average, ties away from zero */
-          sum = sum >= 0 ? (sum + count / 2) / count : -((-sum + count / 2) / count);
-        }
-        finish(u, &out, oy, ox, c, sum);
+static int64_t pooled(const operation *o, int32_t oy, int32_t ox, int32_t c) {
+  const int across = o->mode == POOL_REDUCE_SUM;
+  int64_t sum = 0, least = INT64_MAX, most = INT64_MIN;
+  int32_t count = 0;
+  if (o->mode == POOL_NONE) return 0;
+  for (int32_t ky = 0; ky < o->w.rows; ++ky) {
+    for (int32_t kx = 0; kx < o->w.columns; ++kx) {
+      int32_t y = oy, x = ox;
+      if (!under(&o->w, &y, &x, ky, kx)) continue;
+      for (int32_t k = 0; k < (across ? o->inputs : 1); ++k) {
+        const int64_t value = load(&o->in, y, x, across ? k : c) - o->in.zero_point;
+        sum += value;
+        least = value < least ? value : least;
+        most = value > most ? value : most;
       }
+      ++count;
     }
   }
+  if (o->mode == POOL_MAX) return most;
+  if (o->mode == POOL_MIN) return least;
+  if (!o->divides || count == 0) return sum;
+  return sum >= 0 ? (sum + count / 2) / count : -((-sum + count / 2) / count); /* ties: away */
 }
 
-static int64_t combined(int mode, int64_t a, int64_t b) {
-  switch (mode) {
+/* The sum before it is scaled. */
+static int64_t accumulated(const operation *o, int32_t y, int32_t x, int32_t c) {
+  int64_t start = 0;
+  if (o->start == START_AT_LAST) start = accumulated(o - 1, y, x, c);
+  if (o->start == START_AT_SECOND) start = load(&o->in2, y, x, c) - o->in2.zero_point;
+  return start + (o->command == OP_POOL ? pooled(o, y, x, c) : convolved(o, y, x, c));
+}
+
+static int64_t combined(const operation *o, int32_t y, int32_t x, int32_t c) {
+  int64_t a = operand(o, &o->in, o->broadcast, y, x, c);
+  if (o->mode == MODE_ABS) return a < 0 ? -a : a;
+  int64_t b = operand(o, &o->in2, o->broadcast2, y, x, c);
+  if (o->swapped) {
+    const int64_t first = b;
+    b = a;
+    a = first;
+  }
+  a = scaled(a, &o->first);
+  b = scaled(b, &o->second);
+  switch (o->mode) {
     case MODE_MUL: return a * b;
     case MODE_MIN: return a < b ? a : b;
     case MODE_MAX: return a > b ? a : b;
-    case MODE_ABS: return a < 0 ? -a : a;
     case MODE_SUB: return a - b;
     default: return a + b;
   }
 }
 
-/* One side of a sum. One of both has a factor of 32 bits, the other none. */
-static int64_t side(const npu *u, int64_t value, int is_first, uint32_t which) {
-  if (which == 0) {
-    return value * (int64_t)(uint16_t)factor_of(u, is_first ? OPA_SCALE : OPB_SCALE);
-  }
-  if ((which == 1) != (is_first != 0)) return value * ((int64_t)1 << 19);
-  const int shift = shift_of(u, OPA_SCALE);
-  return shifted_right(high_half(value * ((int64_t)1 << 20), factor_of(u, OPA_SCALE)), shift - 11);
+/* The nearest pixel along one axis. */
+static int32_t nearest(const axis *a, int32_t k) {
+  const int32_t at = k * a->step + a->offset + a->numerator; /* positive */
+  const int32_t place = (2 * at + a->numerator) / (2 * a->numerator) - 1;
+  return place < 0 ? 0 : place > a->limit ? a->limit : place;
 }
 
-static int elementwise(const npu *u, int mode) {
-  const map in = input(u), out = output(u);
-  const int32_t height = get(u, OFM_HEIGHT_M1) + 1, width = get(u, OFM_WIDTH_M1) + 1;
-  const int32_t depth = get(u, OFM_DEPTH_M1) + 1, broadcast = get(u, IFM2_BROADCAST);
-  const int binary = mode <= MODE_MAX;
-  const int sum = mode == MODE_ADD || mode == MODE_SUB;
-  const uint32_t which = (uint32_t)(get(u, IFM_PRECISION) >> 8) & 3;
-  const int scales = global_scale(u);
-  const map in2 = binary && !(broadcast & 0x80) ? second_input(u) : in;
-  if (mode == MODE_LRELU || mode > MODE_ABS) return -3;
-  for (int32_t y = 0; y < height; ++y) {
-    for (int32_t x = 0; x < width; ++x) {
-      for (int32_t c = 0; c < depth; ++c) {
-        int64_t a = (int64_t)load(&in, y, x, c) - in.zero_point, b = 0;
-        if (binary) {
-          b = broadcast & 0x80
-                  ? get_signed(u, IFM2_SCALAR)
-                  : load(&in2, broadcast & 1 ? 0 : y, broadcast & 2 ? 0 : x, broadcast & 4 ? 0 : c);
-          b -= get_signed(u, IFM2_ZERO_POINT);
-        }
-        if (binary && broadcast & 0x40) { /* the operands' order, which their scales follow */
-          const int64_t first = b;
-          b = a;
-          a = first;
-        }
-        if (sum && in.bytes < 4) {
-          a = side(u, a, 1, which);
-          b = side(u, b, 0, which);
-        }
-        int64_t value = combined(mode, a, b);
-        if (scales) {
-          value = scaled(value, factor_of(u, OFM_SCALE), shift_of(u, OFM_SCALE), rounding_of(u));
-        }
-        finish(u, &out, y, x, c, value);
+static int64_t before_scaling(const operation *o, int32_t y, int32_t x, int32_t c) {
+  if (o->command == OP_ELEMENTWISE) return combined(o, y, x, c);
+  if (o->command != OP_RESIZE) return accumulated(o, y, x, c);
+  const int32_t row = nearest(&o->resize_y, y), column = nearest(&o->resize_x, x);
+  return (load(&o->in, row, column, c) - o->in.zero_point) * 65536;
+}
+
+/* Add the bias of a channel, and scale by its factor where it has one. */
+static int64_t by_channel(const operation *o, int64_t value, int32_t c) {
+  const uint8_t *const at = o->channels[c % o->cores] + SCALE_BYTES * (c / o->cores);
+  const int narrow = o->bias_bytes == 6; /* the factor of a sum of 48 bits has 16 */
+  scale s = o->result;
+  value += little_endian(at, o->bias_bytes, 1);
+  if (o->by_channel) {
+    s.factor = (uint32_t)little_endian(at + o->bias_bytes, narrow ? 2 : 4, 0);
+    s.shift = at[o->bias_bytes + (narrow ? 2 : 4)] & 63;
+  }
+  return scaled(value, &s);
+}
+
+static int64_t element_of(const operation *o, int32_t y, int32_t x, int32_t c) {
+  int64_t value = before_scaling(o, y, x, c);
+  value = o->channels[0] != NULL ? by_channel(o, value, c) : scaled(value, &o->result);
+  value += o->out.zero_point;
+  if (o->limited) value = value < o->low ? o->low : value > o->high ? o->high : value;
+  if (o->table == NULL) return value;
+  return (int8_t)o->table[(o->out.is_signed ? (int)value + 128 : (int)value) & 0xFF];
+}
+
+static void store_element(const operation *o, int32_t y, int32_t x, int32_t c, int64_t value) {
+  enum { NONE, WHC, HCW, WCH, CHW = 6, CWH = 7 };
+  if (o->reverse == 1) y = o->height - 1 - y;
+  if (o->reverse == 2) x = o->width - 1 - x;
+  if (o->reverse == 3) c = o->depth - 1 - c;
+  switch (o->transpose) {
+    case WHC: store(&o->out, x, y, c, value); break;
+    case HCW: store(&o->out, y, c, x, value); break;
+    case WCH: store(&o->out, x, c, y, value); break;
+    case CHW: store(&o->out, c, y, x, value); break;
+    case CWH: store(&o->out, c, x, y, value); break;
+    default: store(&o->out, y, x, c, value); break;
+  }
+}
+
+static int compute(npu *u, int command, int mode) {
+  operation *const o = &u->pending[u->operations];
+  edgekit_ethosu_read(u, command, mode, o);
+  if (command == OP_CONV || command == OP_DEPTHWISE) ++u->convolutions;
+  if (o->keeps || o->out.chain != NOT_CHAINED) {
+    return ++u->operations < PENDING ? 0 : -3;
+  }
+  u->operations = 0;
+  for (int32_t y = 0; y < o->height; ++y) {
+    for (int32_t x = 0; x < o->width; ++x) {
+      for (int32_t c = 0; c < o->depth; ++c) {
+        store_element(o, y, x, c, element_of(o, y, x, c));
       }
     }
   }
@@ -422,17 +248,20 @@ static int elementwise(const npu *u, int mode) {
 }
 
 static void copy(npu *u) {
-  const uint8_t *const from = place(u, get(u, DMA0_SRC_REGION), address(u, DMA0_SRC));
-  const size_t bytes = (size_t)address(u, DMA0_LEN);
-  if (get(u, DMA0_DST_REGION) & MEM2MEM) { /* the tables lie at the end of the NPU's own memory */
-    const size_t at = (size_t)address(u, DMA0_DST) % TABLE_BYTES;
+  const int to_region = u->set[DMA0_DST_REGION - FIRST_SET];
+  const uint8_t *const from =
+      edgekit_ethosu_place(u, u->set[DMA0_SRC_REGION - FIRST_SET], u->payload[DMA0_SRC]);
+  const size_t bytes = (size_t)u->payload[DMA0_LEN];
+  if (to_region & MEM2MEM) { /* the tables lie at the end of the NPU's own memory */
+    const size_t at = (size_t)u->payload[DMA0_DST] % TABLE_BYTES;
     memcpy(u->tables + at, from, bytes < TABLE_BYTES - at ? bytes : TABLE_BYTES - at);
   } else {
-    memmove(place(u, get(u, DMA0_DST_REGION), address(u, DMA0_DST)), from, bytes);
+    memmove(edgekit_ethosu_place(u, to_region, u->payload[DMA0_DST]), from, bytes);
   }
 }
 
-static const uint32_t *stream_of(const edgekit_ethosu_region *region, const uint32_t **end) {
+static const uint32_t *stream_of(const edgekit_ethosu_region *region, const uint32_t **end,
+                                 int *product) {
   const uint32_t *word = (const uint32_t *)region->commands;
   *end = word + region->commands_bytes / 4;
   for (++word; word < *end;) { /* past "COP1" */
@@ -444,6 +273,7 @@ static const uint32_t *stream_of(const edgekit_ethosu_region *region, const uint
       *end = word + words;
       return word;
     }
+    if (action == 1 && *end - word > 1) *product = (int)(word[1] >> 28);
     word += action == 1 ? 3 : 1; /* a configuration has two words more */
   }
   return NULL;
@@ -452,9 +282,9 @@ static const uint32_t *stream_of(const edgekit_ethosu_region *region, const uint
 int edgekit_ethosu_interpret(const edgekit_ethosu_region *region, void *scratch) {
   npu u;
   const uint32_t *end;
-  const uint32_t *word = stream_of(region, &end);
-  if (word == NULL) return -1;
   memset(&u, 0, sizeof u);
+  const uint32_t *word = stream_of(region, &end, &u.product);
+  if (word == NULL) return -1;
   u.weights = region->weights;
   u.places = region->places;
   u.memory[region->fast_region] = (uint8_t *)scratch + region->scratch_bytes;
@@ -477,11 +307,12 @@ int edgekit_ethosu_interpret(const edgekit_ethosu_region *region, void *scratch)
     }
     switch (command) {
       case OP_STOP: return 0;
-      case OP_CONV: convolve(&u, 0); break;
-      case OP_DEPTHWISE: convolve(&u, 1); break;
-      case OP_POOL: pool(&u, (int)parameter); break;
-      case OP_ELEMENTWISE: {
-        const int status = elementwise(&u, (int)parameter);
+      case OP_CONV:
+      case OP_DEPTHWISE:
+      case OP_POOL:
+      case OP_ELEMENTWISE:
+      case OP_RESIZE: {
+        const int status = compute(&u, (int)command, (int)parameter);
         if (status != 0) return status;
         break;
       }
