@@ -142,7 +142,7 @@ class WorkspaceBase:
         given = without(how, PlanKeywords)
         device = given.pop("device", None)
         twin, timeout = given.pop("twin", False), given.pop("timeout", DEFAULT_TIMEOUT_SECONDS)
-        given = with_board_of(self._setting, given, device)
+        given = with_board_of(self._setting, given, device, twin)
         request = self.request(model, twin=twin, **given)
 
         def reach() -> Device:

@@ -149,14 +149,18 @@ def device_for_bundle(
 
 
 def with_board_of(
-    setting: Setting, how: Mapping[str, Any], device: DeviceLike | None
+    setting: Setting, how: Mapping[str, Any], device: DeviceLike | None, twin: bool = False
 ) -> dict[str, Any]:
     """Add the board of a named device where neither the caller nor the project names one. A twin
     needs its board named: UsageError for the name of neither."""
+    from edgekit.devices.choice import no_such_twin
+
     given, project = dict(how), setting.data.project
     named = given.get("board") is not None or (project is not None and project.board is not None)
     if not named and isinstance(device, str):
         known = known_devices(project)
+        if twin and device not in known and not _is_twin(device):
+            raise no_such_twin(device)
         if device in known or not _is_twin(device):
             given["board"] = (
                 LOCAL
@@ -245,9 +249,12 @@ def _is_twin(name: str) -> bool:
 
 def _board_of_twin(name: str, twin_given: bool) -> str | None:
     """Return the board of the twin with that name, None if there is none."""
+    from edgekit.devices.choice import no_such_twin
     from edgekit.twin.machine import all_twins
 
     twin = next((twin for twin in all_twins() if twin.name == name), None)
+    if twin is None and twin_given:
+        raise no_such_twin(name)
     if twin is None or twin_given:
         return None if twin is None else twin.board
     which = "" if name == twin.board else f" {option('device', name)}"

@@ -399,7 +399,7 @@ class OnDevices(Building):
         seed = given.pop("search_seed", 0)
         effort = {name: given.pop(name) for name in ("trials", "seconds", "again") if name in given}
         with self._setting.working():
-            given = with_board_of(self._setting, given, where.name)
+            given = with_board_of(self._setting, given, where.name, where.twin)
             return self.search(self.request(model, **given), where, seed=seed, **effort)
 
     def search(

@@ -14,6 +14,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Literal
 
@@ -47,6 +48,10 @@ _HARMLESS: Mapping[FileKind, tuple[str, ...]] = {
 """Keys that make edgekit run nothing and send nothing. Every other key needs trust."""
 _MEANINGS: Mapping[FileKind, tuple[tuple[str, str], ...]] = {
     "project": (
+        (
+            "devices.*.power",
+            "this switches the device's power; what follows sh: is run",
+        ),
         ("devices", "edgekit connects to this device and sends models to it"),
         ("store", "measurements are sent to this store, and read from it"),
         ("offload", "an option of a library that runs parts of models"),
@@ -198,7 +203,7 @@ def _meaning(kind: FileKind, key: str) -> str:
     if kind == "project" and any(_begins(key, table) for table in libraries):
         return "C in this folder is compiled into models"
     for start, meaning in _MEANINGS[kind]:
-        if _begins(key, start):
+        if _begins(key, start) or fnmatchcase(key, start):
             return meaning
     return "edgekit does not know this key"
 

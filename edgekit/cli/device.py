@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -34,8 +34,11 @@ if TYPE_CHECKING:
     from edgekit.devices.device import Device
     from edgekit.devices.linux.hostkeys import Ask, NewHostKey
     from edgekit.devices.linux.visit import CheckReport
+    from edgekit.devices.power import PowerAction
     from edgekit.profiles.board import Board
-    from edgekit.project.devices import LineEntry, PlaceEntry
+    from edgekit.project.devices import DeviceEntry, LineEntry, PlaceEntry
+
+    EntryT = TypeVar("EntryT", bound=DeviceEntry)
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,16 @@ class _Address:
     baud: int | None
     probe: str | None
     directory: str | None
+    power: str | None
+
+    def complete(self, entry: EntryT, board: Board) -> EntryT:
+        """Add the power switch, and the board's profile, to an entry."""
+        from edgekit.project.power import parse_power
+        from edgekit.project.user_devices import with_profile
+
+        if self.power is not None:
+            parse_power(self.power, self.place)
+        return with_profile(replace(entry, power=self.power), board)
 
 
 _address_options = grouped(
@@ -124,6 +137,11 @@ _address_options = grouped(
     click.option("--probe", metavar="ID", help="The debug probe to use, if several are attached."),
     click.option(
         "--directory", metavar="DIR", help="The folder for edgekit's files on the device."
+    ),
+    click.option(
+        "--power",
+        metavar="SWITCH",
+        help="What switches its power: usb:HUB/PORT, snmp:apc@HOST/OUTLET, labgrid, sh:COMMAND.",
     ),
 )
 
@@ -153,7 +171,6 @@ def add_command(
     from edgekit.devices.linux.visit import check_device
     from edgekit.devices.registry import add_device, refuse_taken
     from edgekit.project.devices import make_entry, make_line_entry, make_login, make_place_entry
-    from edgekit.project.user_devices import with_profile
 
     if board_name is None:
         raise UsageError(
@@ -177,11 +194,11 @@ def add_command(
         line = make_line_entry(
             name, board, address.port, via=host, baud=address.baud, probe=address.probe
         )
-        _add_on_a_line(console, board, with_profile(line, board), login.expected(), force)
+        _add_on_a_line(console, board, address.complete(line, board), login.expected(), force)
         return
     if place is not None and not board.has_os:
         at_place = make_place_entry(name, board, place, baud=address.baud)
-        _add_on_a_line(console, board, with_profile(at_place, board), None, force)
+        _add_on_a_line(console, board, address.complete(at_place, board), None, force)
         return
     if place is None and (target is None or of_line or address.baud):
         raise UsageError(
@@ -200,11 +217,12 @@ def add_command(
             directory=address.directory,
         )
     )
+    entry = address.complete(entry, board)
     refuse_taken(name, force)
     expected = login.expected()
     with console.events.stage(f"check {name}"):
         report = check_device(entry, arch=board.cpu.arch, ask=asker(console), fingerprint=expected)
-    added = AddedDevice(report, add_device(with_profile(entry, board), replace=force))
+    added = AddedDevice(report, add_device(entry, replace=force))
 
     def render() -> None:
         console.heading(f"added {name}")
@@ -363,6 +381,35 @@ def clean_command(console: Console, name: str, keep: int, everything: bool) -> N
         )
 
     console.report(report, render)
+
+
+@command.group("power", cls=Group)
+def power_group() -> None:
+    """Switch the power of a device, as its entry says."""
+
+
+def _power_command(action: PowerAction, what: str) -> None:
+    @click.argument("name", type=REMOTE_DEVICE)
+    @click.option("--force", is_flag=True, help="Switch it even if the device is in use.")
+    @json_option
+    @pass_console
+    def switch(console: Console, name: str, force: bool) -> None:
+        from edgekit.devices.registry import find_device, known_devices
+        from edgekit.devices.switching import switch_device
+
+        data = console.workspace.data
+        known = find_device(name, known_devices(data.project))
+        board = None if force else known.board(data.folder, console.events)
+        switched = switch_device(known.entry, action, board, console.events)
+        console.report(switched, lambda: console.print(f"{name}: {switched.outcome}"))
+
+    switch.__doc__ = what
+    power_group.command(action)(switch)
+
+
+_power_command("on", "Switch a device on.")
+_power_command("off", "Switch a device off.")
+_power_command("cycle", "Switch a device off, and on again after three seconds.")
 
 
 def _known(console: Console, name: str) -> Device:

@@ -53,7 +53,7 @@ def exec_command(console: Console, where: Any, words: tuple[str, ...]) -> None:
         def show(line: str) -> None:
             console.print(before + printable(line))
 
-        with device.shell().logged_in() as connection:
+        with device.shell().logged_in(events) as connection:
             return run_command(connection, words, None if console.as_json else show)
 
     outcomes = on_each(candidates, work, console.events)
@@ -84,7 +84,7 @@ def push_command(console: Console, where: Any, sources: tuple[Path, ...], target
     from edgekit.devices.linux.user_files import Copied, send_files
 
     def work(device: Device, events: Events) -> Copied:
-        with device.shell().logged_in() as connection:
+        with device.shell().logged_in(events) as connection:
             return send_files(connection, sources, target, events)
 
     _copy(console, where, work, "sent")
@@ -107,7 +107,7 @@ def pull_command(console: Console, where: Any, source: str, target: Path) -> Non
         if several:
             place = target / device.name
             place.mkdir(parents=True, exist_ok=True)
-        with device.shell().logged_in() as connection:
+        with device.shell().logged_in(events) as connection:
             return fetch_files(connection, source, place, events)
 
     _copy(console, where, work, "fetched")

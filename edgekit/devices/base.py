@@ -31,6 +31,10 @@ class DeviceBusy(DeviceError):
     """The error for a device, a serial line or a labgrid place that is in use."""
 
 
+class DeviceSilent(DeviceError):
+    """The error for a device that does not answer at all: it is off, or hangs."""
+
+
 @dataclass(frozen=True)
 class RunResult:
     outputs: dict[str, Array]

@@ -113,9 +113,16 @@ def _twin_called(name: str | None, board: Board, entries: Mapping[str, DeviceEnt
         )
     twins = [twin.name for twin in all_twins()]
     if name not in (*entries, *twins):
-        making = f"edgekit twin up {board.name} --name {name} makes one"
-        raise UsageError(f"there is no twin {name!r}", hint=did_you_mean(name, twins, making))
+        raise no_such_twin(name, board.name)
     return name
+
+
+def no_such_twin(name: str, board_name: str = "BOARD") -> UsageError:
+    from edgekit.twin.machine import all_twins
+
+    making = f"edgekit twin up {board_name} --name {name} makes one"
+    twins = [twin.name for twin in all_twins()]
+    return UsageError(f"there is no twin {name!r}", hint=did_you_mean(name, twins, making))
 
 
 def _not_local(board: Board) -> UsageError:

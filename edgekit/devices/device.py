@@ -115,7 +115,7 @@ class HasShell(Protocol):
     @property
     def entry(self) -> LinuxEntry: ...
 
-    def logged_in(self) -> Connection:
+    def logged_in(self, events: Events = SILENT) -> Connection:
         """Log in; the connection is closed by its user."""
         ...
 

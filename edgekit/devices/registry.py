@@ -162,6 +162,7 @@ def _on_a_line(entry: LinuxEntry | LineEntry, board: Board, timeout: float) -> D
         gdb=toolchain_of(board).tools.gdb or "gdb-multiarch",
         host=LabHost(entry.via) if entry.via else None,
         labgrid=entry.place,
+        entry=entry,
     )
 
 

@@ -13,6 +13,7 @@ from edgekit.base.errors import UsageError
 from edgekit.base.measurer import Measurer
 from edgekit.base.paths import beside
 from edgekit.profiles.reader import NAME_EXPECTED, NAME_PATTERN, TableReader, show
+from edgekit.project.power import POWER_EXPECTED, is_power
 
 if TYPE_CHECKING:
     from edgekit.profiles.board import Board
@@ -73,6 +74,8 @@ class _Entry:
     """The path of the board's profile, if a folder holds it that is searched only from there."""
     profile_sha256: str | None = field(default=None, kw_only=True)
     """The hash of that profile when the device was added."""
+    power: str | None = field(default=None, kw_only=True)
+    """What switches the device's power, as `parse_power` reads it."""
     is_twin: ClassVar[bool] = False
     measured_by: ClassVar[Measurer | None] = None
     """What its times come from, as far as the entry tells."""
@@ -92,7 +95,7 @@ class _Entry:
     def table(self) -> dict[str, Value]:
         """Return the keys of [devices.NAME]; None for those without a value."""
         remembered = {"profile": self.profile, "profile_sha256": self.profile_sha256}
-        return {"board": self.board, **remembered}
+        return {"board": self.board, **remembered, "power": self.power}
 
 
 @dataclass(frozen=True)
@@ -406,6 +409,9 @@ def parse_device(reader: TableReader, name: str, file: Path) -> DeviceEntry:
         reader.complain("labgrid", show(place), "one of labgrid, serial and twin")
     profile = _matching(reader, "profile", _PROFILE, "the absolute path of a file boards/NAME.toml")
     sha256 = _matching(reader, "profile_sha256", _SHA256, "a SHA-256")
+    power = _checked(reader, "power", is_power, POWER_EXPECTED)
+    if power == "labgrid" and not place:
+        reader.complain("power", show(power), "a labgrid place as well")
     reader.finish()
     entry: DeviceEntry = twin or login
     if place:
@@ -413,7 +419,7 @@ def parse_device(reader: TableReader, name: str, file: Path) -> DeviceEntry:
     elif serial:
         via = _host_of(name, login) if login.host else None
         entry = LineEntry(name, board, *settings, serial, via)
-    return replace(entry, profile=profile, profile_sha256=sha256)
+    return replace(entry, profile=profile, profile_sha256=sha256, power=power)
 
 
 def _matching(reader: TableReader, key: str, pattern: re.Pattern[str], expected: str) -> str | None:

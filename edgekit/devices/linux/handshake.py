@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgekit.base.errors import DeviceError, EdgekitError
+from edgekit.devices.base import DeviceSilent
 from edgekit.devices.linux.hostkeys import Ask, KnownHosts
 from edgekit.devices.linux.proxy_command import ProxyCommandSocket
 from edgekit.devices.linux.ssh_config import Hop
@@ -93,12 +94,12 @@ def explained(error: Exception, hop: Hop) -> EdgekitError:
             hint="check the port, and that an SSH server runs on the device",
         )
     if isinstance(error, OSError) and error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH):
-        return DeviceError(
+        return DeviceSilent(
             f"there is no route to {hop.host}",
             hint="check that the device is on, its address, and both networks",
         )
     if isinstance(error, TimeoutError):
-        return DeviceError(
+        return DeviceSilent(
             f"{where} did not answer within {SECONDS_TO_CONNECT:g} s",
             hint="check that the device is on, its address, and the network between",
         )
@@ -108,7 +109,7 @@ def explained(error: Exception, hop: Hop) -> EdgekitError:
             hint="check the address as that host sees it, and that it allows forwarding",
         )
     if _is_silence(error):
-        return DeviceError(
+        return DeviceSilent(
             f"what answers at {where} does not speak SSH, or hung up",
             hint="check the port; an SSH server that is overloaded hangs up too",
         )

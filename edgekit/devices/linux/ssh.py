@@ -33,6 +33,7 @@ from edgekit.devices.linux.transfer import Item, Store
 from edgekit.devices.linux.versions import read_versions
 from edgekit.devices.linux.visit import CheckReport, CleanReport, check_device, clean_device, visit
 from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS
+from edgekit.devices.power import revived
 from edgekit.profiles.architecture import architecture
 from edgekit.project.devices import LinuxEntry, SshEntry, twin_identity
 from edgekit.twin.machine import status
@@ -95,7 +96,7 @@ class SshDevice(Device):
     @contextmanager
     def prepared_early(self, *, events: Events = SILENT) -> Iterator[SshDevice]:
         agent = build_agent(self.toolchain, self._arch, events=events)
-        with EarlyConnection(lambda closing: self._connect(agent, closing)) as early:
+        with EarlyConnection(lambda closing: self._connect(agent, closing, events)) as early:
             yield replace(self, early=early)
 
     @contextmanager
@@ -131,8 +132,8 @@ class SshDevice(Device):
     def shell(self) -> SshDevice:
         return self
 
-    def logged_in(self) -> Connection:
-        return connect(self.entry, known_hosts=self.known_hosts)
+    def logged_in(self, events: Events = SILENT) -> Connection:
+        return self._connected(events)
 
     @contextmanager
     def held(self, purpose: str, events: Events = SILENT) -> Iterator[None]:
@@ -220,7 +221,7 @@ class SshDevice(Device):
                     if not early.connection.has_ended():  # a board may restart during a build
                         raise
                     early = None
-            reached = early or Reached(*self._connect(agent, held), held)
+            reached = early or Reached(*self._connect(agent, held, events), held)
             if early is None:
                 client, leased = self._leased(reached, files, held, events)
             self._check_board(leased.cpu)
@@ -246,8 +247,16 @@ class SshDevice(Device):
         )
         return None, held.enter_context(by_shell)
 
-    def _connect(self, agent: Agent, held: ExitStack) -> tuple[Connection, LeaseClient]:
-        connection = held.enter_context(connect(self.entry, known_hosts=self.known_hosts))
+    def _connected(self, events: Events = SILENT) -> Connection:
+        """Log in; a silent device whose power can be switched is switched off and on before."""
+        return revived(
+            self.entry, lambda: connect(self.entry, known_hosts=self.known_hosts), events
+        )
+
+    def _connect(
+        self, agent: Agent, held: ExitStack, events: Events = SILENT
+    ) -> tuple[Connection, LeaseClient]:
+        connection = held.enter_context(self._connected(events))
         client = lease_client(connection, self.entry.directory, agent.digest)
         return connection, held.enter_context(client)
 

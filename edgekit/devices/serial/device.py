@@ -20,6 +20,7 @@ from edgekit.base.options import option
 from edgekit.devices.base import (
     BenchPlan,
     BenchSamples,
+    DeviceSilent,
     Installed,
     MemoryUse,
     RunResult,
@@ -29,6 +30,7 @@ from edgekit.devices.device import Device
 from edgekit.devices.flash.job import FlashJob
 from edgekit.devices.lending import FARM, Lender, Lent
 from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS
+from edgekit.devices.power import revived
 from edgekit.devices.serial.client import Client
 from edgekit.devices.serial.faults import explain_fault, stack_overflow
 from edgekit.devices.serial.joined_line import JoinedLineHost
@@ -40,7 +42,7 @@ from edgekit.devices.serial.measure import counted, kernel_times
 from edgekit.devices.serial.messages import Hello, Inference, ModelOnBoard
 from edgekit.devices.serial.port import Line, LocalLine, held
 from edgekit.devices.tensors import in_order, named_outputs, program_outputs
-from edgekit.project.devices import leads_to_program, twin_identity
+from edgekit.project.devices import DeviceEntry, leads_to_program, twin_identity
 
 if TYPE_CHECKING:
     from edgekit.base.arrays import Array
@@ -90,6 +92,8 @@ class SerialDevice(Device):
     """Host that has the port; None if this machine has it."""
     labgrid: str | None = None
     """Labgrid place that provides the port."""
+    entry: DeviceEntry | None = None
+    """Entry of the device; None for a twin."""
     lender: Lender = FARM
 
     def lent_by(self, lender: Lender) -> SerialDevice:
@@ -178,6 +182,8 @@ class SerialDevice(Device):
                         yield client, hello, 0
                         return
             sent = self.write(firmware, events, line)
+            if self.entry is not None:
+                revived(self.entry, lambda: self._greet(line, firmware), events)
             with self.connected(line) as client:
                 yield client, self._hello_of_new(client, firmware), sent
 
@@ -266,11 +272,16 @@ class SerialDevice(Device):
         except NoAnswer:
             return None
 
+    def _greet(self, line: Line, firmware: FirmwareFile) -> None:
+        """Open the line for a moment and check that the firmware answers."""
+        with self.connected(line) as client:
+            self._hello_of_new(client, firmware)
+
     def _hello_of_new(self, client: Client, firmware: FirmwareFile) -> Hello:
         try:
             hello = client.hello(self.patience(_AFTER_WRITING_SECONDS))
         except NoAnswer as error:
-            raise DeviceError(
+            raise DeviceSilent(
                 f"the firmware was written to {self.name}, but nothing answers on {self.port}",
                 hint="check that the port is this board's, and that its baud rate is the profile's",
             ) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -197,3 +198,68 @@ def test_names_of_devices_are_completed(home: Path, server: SshServer) -> None:
     ran = run_edgekit(folder=home, extra=extra)
 
     assert ran.out.split() == ["word,hall"]
+
+
+def test_the_power_of_a_silent_device_is_switched_by_its_own_command(
+    home: Path, server: SshServer, tmp_path: Path
+) -> None:
+    switch = tmp_path / "switch"
+    switch.write_text(
+        f"#!/bin/sh\necho $1 >> {tmp_path}/log\n"
+        f"if [ $1 = on ]; then kill -CONT {server.process.pid}; fi\n"
+    )
+    switch.chmod(0o755)
+    ran = added(home, server, "desk", "--power", f"sh:{switch} $1")
+    assert ran.code == 0, ran.err
+    ran = edgekit(home, "device", "power", "off", "desk", "--json")
+    assert json.loads(ran.out) == {"name": "desk", "action": "off"}
+
+    os.kill(server.process.pid, signal.SIGSTOP)
+    ran = edgekit(home, "device", "exec", "--device", "desk", "--", "echo", "back")
+    assert ran.out == "back\n", ran.err
+    assert "its power is switched off and on" in ran.err
+    assert (tmp_path / "log").read_text().split() == ["off", "off", "on"]
+
+    switch.write_text("#!/bin/sh\necho the outlet is broken\nexit 3\n")
+    ran = edgekit(home, "device", "power", "on", "desk")
+    assert ran.code == 8
+    assert "did not switch the power of desk on: it ended with 3" in ran.err
+    assert "the outlet is broken" in ran.err
+    assert added(home, server, "plain").code == 0
+    ran = edgekit(home, "device", "power", "cycle", "plain")
+    assert ran.code == 2
+    assert "nothing is known that switches the power of plain" in ran.err
+
+
+@pytest.mark.parametrize("switch", ["outlet 3", "usb:1-1", "snmp:other@host/1", "labgrid"])
+def test_what_switches_no_power_is_refused(home: Path, switch: str) -> None:
+    ran = edgekit(
+        home, "device", "add", "desk", "pi@nowhere.invalid", "--board", "local", "--power", switch
+    )
+    assert ran.code == 2
+    assert "switches no power" in ran.err
+
+
+def test_a_project_sets_no_power_command_without_trust(home: Path, tmp_path: Path) -> None:
+    done = tmp_path / "done"
+    (home / "edgekit.toml").write_text(
+        'schema = 1\n[devices.desk]\nboard = "local"\nhost = "127.0.0.1"\n'
+        f'power = "sh:touch {done}"\n'
+    )
+    extra = {"HOME": str(home), "EDGEKIT_TRUSTED_PATH": ""}
+    ran = run_edgekit("device", "power", "cycle", "desk", folder=home, extra=extra)
+    assert ran.code == 14
+    assert "what follows sh: is run" in ran.err
+    assert not done.exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("logs", "--device", "shed", "--twin"), ("deploy", "net.onnx", "--device", "shed", "--twin")],
+)
+def test_a_twin_that_there_is_not_is_called_a_twin(home: Path, words: tuple[str, ...]) -> None:
+    write_model(home / "net.onnx")
+    ran = edgekit(home, *words)
+    assert ran.code == 2
+    assert "there is no twin 'shed'" in ran.err
+    assert "edgekit twin up BOARD --name shed makes one" in ran.err

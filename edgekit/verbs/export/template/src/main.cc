@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -112,7 +113,9 @@ int Once(const Options& options) {
   std::printf("first run %.3f ms", times.front());
   if (times.size() > 1) {
     std::sort(times.begin(), times.end());
-    std::printf(", median of %zu runs %.3f ms", times.size(), times[times.size() / 2]);
+    double mean = std::accumulate(times.begin(), times.end(), 0.0) / times.size();
+    std::printf(", median of %zu runs %.3f ms, mean %.3f ms", times.size(), times[times.size() / 2],
+                mean);
   }
   std::puts("");
   for (size_t i = 0; i < outputs.size(); ++i) std::puts(app::Describe(i, outputs[i]).c_str());
