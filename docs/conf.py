@@ -42,6 +42,7 @@ PAGES = {
         "docs/ends",
         "docs/quantize",
         "docs/evaluate",
+        "docs/mlperf",
         "docs/recommend",
         "docs/profile",
         "docs/report",

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from edgekit.verbs.evaluation.evaluate import evaluate as evaluate_bundle
     from edgekit.verbs.evaluation.report import EvaluationReport
     from edgekit.verbs.export.application import ExportResult
+    from edgekit.verbs.mlperf.report import MlperfReport
     from edgekit.verbs.quantize import QuantizeReport, QuantizeRequest
     from edgekit.verbs.quantize import quantize as quantize_model
     from edgekit.verbs.report import ModelReport
@@ -93,6 +94,7 @@ __all__ = [
     "Listing",
     "LocalDevice",
     "Manifest",
+    "MlperfReport",
     "ModelReport",
     "ModelSource",
     "ModelSummary",
@@ -160,6 +162,7 @@ _HOMES: dict[str, tuple[str, str]] = {
     "DoctorReport": ("edgekit.advice.doctor", "DoctorReport"),
     "EdgekitError": ("edgekit.base.errors", "EdgekitError"),
     "EvaluationPlan": ("edgekit.verbs.evaluation.evaluate", "EvaluationPlan"),
+    "MlperfReport": ("edgekit.verbs.mlperf.report", "MlperfReport"),
     "EvaluationReport": ("edgekit.verbs.evaluation.report", "EvaluationReport"),
     "Events": ("edgekit.base.events", "Events"),
     "ExportResult": ("edgekit.verbs.export.application", "ExportResult"),

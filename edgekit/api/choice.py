@@ -12,6 +12,7 @@ from edgekit.api.keywords import (
     BindingKeywords,
     BuildKeywords,
     LimitKeywords,
+    LoadgenKeywords,
     OutcomeKeywords,
     PlanKeywords,
     ShowKeywords,
@@ -64,6 +65,10 @@ class MeasureKeywords(BenchKeywords, DeviceKeywords, total=False):
 
 class EvaluateKeywords(LimitKeywords, DeviceKeywords, total=False):
     """What passes (LimitKeywords), and the device to use (DeviceKeywords)."""
+
+
+class MlperfKeywords(LoadgenKeywords, DeviceKeywords, total=False):
+    """What LoadGen tests (LoadgenKeywords), and the device to use (DeviceKeywords)."""
 
 
 class VerifyKeywords(BindingKeywords, DeviceKeywords, total=False):

@@ -178,6 +178,21 @@ class LimitKeywords(TypedDict, total=False):
     """Whether to begin anew instead of going on with what an interrupted evaluation left."""
 
 
+class LoadgenKeywords(TypedDict, total=False):
+    """What MLPerf's LoadGen tests, and how long."""
+
+    modes: Sequence[Literal["performance", "accuracy"]]
+    """The tests. Default: both."""
+    benchmark: str
+    """The name of MLPerf's benchmark, such as "resnet50", whose rules count."""
+    seconds: float | None
+    """The least duration of the performance test. Default: MLPerf's own, ten minutes."""
+    queries: int | None
+    """The least number of queries. Default: MLPerf's own."""
+    out: PathLike | None
+    """The folder for the logs. Default: build/MODEL-mlperf."""
+
+
 class ToleranceKeywords(TypedDict, total=False):
     """Wider tolerances than those that the numbers' types call for."""
 

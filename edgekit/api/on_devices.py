@@ -11,12 +11,10 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from edgekit.api.base import check_can_be_tuned, name_of
-from edgekit.api.building import Building
 from edgekit.api.choice import (
     DeployKeywords,
     DeviceChoice,
     DeviceKeywords,
-    EvaluateKeywords,
     MeasureKeywords,
     RunKeywords,
     TargetKeywords,
@@ -43,7 +41,6 @@ from edgekit.api.keywords import (
     BindingKeywords,
     BundleLike,
     FleetKeywords,
-    LimitKeywords,
     PathLike,
     PlanKeywords,
     SearchKeywords,
@@ -52,6 +49,7 @@ from edgekit.api.keywords import (
     Unpack,
     without,
 )
+from edgekit.api.on_data import OnData
 from edgekit.base.errors import UsageError
 from edgekit.base.options import option
 from edgekit.devices.carried import CarriedState
@@ -67,7 +65,6 @@ if TYPE_CHECKING:
     from edgekit.verbs.bench_report import BenchReport
     from edgekit.verbs.debug import DebugReport
     from edgekit.verbs.deploy import DeployReport, FleetReport
-    from edgekit.verbs.evaluation.report import EvaluationReport, TaskName
     from edgekit.verbs.rollback import RollbackReport
     from edgekit.verbs.run import RunReport
     from edgekit.verbs.verify import VerifyReport
@@ -75,7 +72,7 @@ if TYPE_CHECKING:
 _DEFAULT_TRIALS = 1000
 
 
-class OnDevices(Building):
+class OnDevices(OnData):
     """The methods that run bundles on devices."""
 
     def devices(self) -> dict[str, DeviceEntry]:
@@ -249,45 +246,6 @@ class OnDevices(Building):
                 widening=Widening(**(tolerance or {})),
                 total=chosen.count,
                 events=self._setting.events,
-            )
-
-    def evaluate(
-        self,
-        bundle: BundleLike,
-        data: PathLike,
-        task: TaskName,
-        *,
-        board: str | Board | None = None,
-        model: PathLike | None = None,
-        **how: Unpack[EvaluateKeywords],
-    ) -> EvaluationReport:
-        """Run a data set on a device, and compare the outputs with its labels.
-
-        `bundle` may be a model file, which is built for `board` first. `model` runs on the same
-        samples in its own runtime: what the bundle was built from, or the float model of a
-        quantised one. An interrupted evaluation goes on where it stopped.
-        """
-        from edgekit.bundle.folder import Bundle, looks_like_a_bundle
-        from edgekit.verbs.evaluation.evaluate import EvaluationPlan, evaluate
-
-        where = without(how, LimitKeywords)
-        if not isinstance(bundle, Bundle) and not looks_like_a_bundle(self.data.path(bundle)):
-            bundle = self.build(bundle, board=board, **where)
-        elif board is not None:
-            raise UsageError(
-                f"a bundle is built for its board, and {option('board')} names one",
-                hint="leave it out, or name a model file",
-            )
-        with self._setting.working():
-            opened = self._setting.bundle(bundle)
-            return evaluate(
-                opened,
-                device_for_bundle(self._setting, opened, **where),
-                EvaluationPlan(self.data.path(data), task, **without(how, DeviceKeywords)),
-                source=None if model is None else self._source(model, {}),
-                events=self._setting.events,
-                purpose="evaluate",
-                store=self.data.store,
             )
 
     def debug(

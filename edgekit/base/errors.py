@@ -144,7 +144,7 @@ class RegressionError(EdgekitError):
 
 
 class NotComparableError(EdgekitError):
-    """Two measurements can't be compared, so neither a regression nor its absence is shown."""
+    """A measurement shows nothing: two can't be compared, or one is invalid by its own rules."""
 
     exit_code = 15
 

@@ -49,6 +49,7 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
         "Measuring",
         (
             Entry("bench", "edgekit.cli.bench", "Time a bundle on a device."),
+            Entry("mlperf", "edgekit.cli.mlperf", "Run MLPerf's LoadGen on a device."),
             Entry("tune", "edgekit.cli.tune", "Search for faster kernels on devices."),
             Entry("results", "edgekit.cli.results", "Show, compare and export measurements."),
             Entry("report", "edgekit.cli.report", "Write one page with all pictures."),

@@ -180,6 +180,12 @@ class Session(RunsBundles, Protocol):
         """Run one sample after another with the model loaded once."""
         ...
 
+    def run_one_by_one(
+        self, samples: Iterable[Mapping[str, Array]]
+    ) -> Generator[RunResult, None, None]:
+        """Run each sample when it comes: the next is asked for after the result of this one."""
+        ...
+
     def bench(self, inputs: Mapping[str, Array], plan: BenchPlan) -> BenchSamples: ...
 
     def make_current(self, *, verified: bool, median: float | None, keep: int) -> Recorded | None:
@@ -217,3 +223,8 @@ class SessionBase(ABC):
     def run_all(
         self, samples: Iterable[Mapping[str, Array]]
     ) -> Generator[RunResult, None, None]: ...
+
+    def run_one_by_one(
+        self, samples: Iterable[Mapping[str, Array]]
+    ) -> Generator[RunResult, None, None]:
+        yield from self.run_all(samples)

@@ -1,7 +1,8 @@
 """Samples next to a model's file: `edgekit quantize` calibrated with them, or the user made them.
 
 `net.samples.npz` belongs to `net.onnx`. It holds an array for each input, by the input's name, with
-the samples along the first axis. A build turns them into reference vectors.
+the samples along the first axis. A build turns them into reference vectors. An input that became
+integers (`--ends int8`) takes its samples as the floats of the file too.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from edgekit.base.errors import InputError
 from edgekit.base.files import sha256_file, storage_errors, write_atomically
 from edgekit.base.npy import NpzEntry, open_npz
 from edgekit.base.tensors import TensorSpec
+from edgekit.models.oracle_ends import quantised
 
 MOST_SAMPLES = 3
 LARGEST_FILE = 16 << 20
@@ -104,7 +106,8 @@ def _count(file: Path, entries: Mapping[str, NpzEntry], spec: TensorSpec) -> int
     if entries[spec.name].file_bytes > LARGEST_READ:
         raise InputError(f"{spec.name!r} in {file} is too large to be read at once", hint=_HINT)
     bare_bfloat16 = spec.dtype == "bfloat16" and header.dtype == np.dtype("V2")
-    is_type = bare_bfloat16 or header.dtype.newbyteorder("=") == numpy_dtype(spec.dtype)
+    is_float = spec.quantization is not None and header.dtype.kind == "f"
+    is_type = bare_bfloat16 or is_float or header.dtype.newbyteorder("=") == numpy_dtype(spec.dtype)
     if not is_type or not header.shape or not spec.admits(header.shape[1:]):
         wanted = ", ".join(["N", *filter(None, [spec.shape_in_words()[1:-1]])])
         raise InputError(
@@ -119,4 +122,4 @@ def _read(file: Path, entries: Mapping[str, NpzEntry], spec: TensorSpec, index: 
     array = np.array(as_spec_dtype(entries[spec.name].read(), spec.dtype)[index])
     if not np.isfinite(array.astype(np.float64)).all():
         raise InputError(f"{file} holds NaN or infinity for the input {spec.name!r}", hint=_HINT)
-    return array
+    return quantised(array, spec) if array.dtype != numpy_dtype(spec.dtype) else array

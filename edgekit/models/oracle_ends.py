@@ -68,7 +68,7 @@ class IntegerEnds:
 
     def _stored(self, outputs: Mapping[str, Array]) -> dict[str, Array]:
         return {
-            name: _quantised(array, self.outputs[name]) if name in self.outputs else array
+            name: quantised(array, self.outputs[name]) if name in self.outputs else array
             for name, array in outputs.items()
         }
 
@@ -90,8 +90,8 @@ def _dequantised(array: Array, spec: TensorSpec) -> Array:
     return np.asarray((array.astype(np.int32) - zero).astype(np.float32) * scale)
 
 
-def _quantised(array: Array, spec: TensorSpec) -> Array:
-    """Return the integers of floats that lie on steps already."""
+def quantised(array: Array, spec: TensorSpec) -> Array:
+    """Return the integers nearest to floats."""
     scale, zero = _steps(spec)
     limits = np.iinfo(numpy_dtype(spec.dtype))
     steps = np.rint(array.astype(np.float64) / scale) + zero

@@ -59,6 +59,7 @@ AT_HOME: dict[str, str] = {
     "invoke": "fabric.provisioning",
     "elftools": "devices.elf aot.firmware.firmware_file",
     "pycocotools": "verbs.evaluation.detection",
+    "mlperf_loadgen": "verbs.mlperf.loadgen_process",
     "sqlalchemy": "store.*",
     "pynvml": "devices.sensors.nvml",
     "serial": "devices.serial.port devices.serial.unix devices.serial.link devices.serial.monitor",
@@ -90,6 +91,7 @@ HEAVY = {
 DISTRIBUTIONS = {
     "ai_edge_litert": "ai-edge-litert",
     "ethosu": "ethos-u-vela",
+    "mlperf_loadgen": "mlcommons-loadgen",
     "ml_dtypes": "ml-dtypes",
     "onnx_ir": "onnx-ir",
     "PIL": "pillow",

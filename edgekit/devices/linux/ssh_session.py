@@ -78,6 +78,13 @@ class SshSession(SessionBase):
             entry.seconds = median(seconds) if seconds else None
             entry.message = counted(len(seconds), "sample") if len(seconds) > 1 else None
 
+    def run_one_by_one(
+        self, samples: Iterable[Mapping[str, Array]]
+    ) -> Generator[RunResult, None, None]:
+        """Run each sample in a call of its own: a batch would wait for the next samples."""
+        for sample in samples:
+            yield from self._run_batch([in_order(self.bundle, sample)])
+
     def _run_batch(self, batch: Sequence[Sequence[Array]]) -> Iterator[RunResult]:
         specs = program_outputs(self.bundle)
         messages = AgentMessages()

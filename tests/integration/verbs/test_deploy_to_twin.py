@@ -17,7 +17,7 @@ from support.twins import edgekit, edgekit_json, twins_in
 
 from edgekit.twin.machine import status
 
-pytestmark = [pytest.mark.slow, needs(*TWIN)]
+pytestmark = [pytest.mark.slow, needs(*TWIN, "loadgen")]
 
 TWIN_OF_PI = ("--board", "rpi4", "--twin")
 
@@ -109,6 +109,31 @@ def test_a_matrix_tells_its_emulated_numbers(deployed: dict[str, object], place:
     page = (place / "matrix" / "matrix.html").read_text()
     assert page.count("<svg") == 2
     assert "The numbers of rpi4 are an emulator's" in (place / "matrix" / "matrix.md").read_text()
+
+
+def test_accuracy_on_the_twin_is_the_boards_and_its_times_are_not(
+    deployed: dict[str, object], place: Path
+) -> None:
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(str(place / "tiny.onnx"))
+    (entry,) = session.get_inputs()
+    random = np.random.default_rng(8)
+    (place / "labelled").mkdir()
+    inputs = random.standard_normal((8, *entry.shape)).astype("float32")
+    labels = np.array([session.run(None, {entry.name: one})[0] for one in inputs])
+    np.save(place / "labelled" / "inputs.npy", inputs)
+    np.save(place / "labelled" / "labels.npy", labels)
+    words = ("bundle", "--twin", "--data", "labelled", "--task", "regression")
+    report = edgekit_json("evaluate", *words)
+    assert report["measured_by"] == "emulator"
+    assert report["metrics"][0]["value"] < 1e-4
+    words = (*words, "--seconds", "0.1", "--queries", "2", "-o", "mlperf", "--scenario", "Offline")
+    tested = edgekit_json("mlperf", *words)
+    assert tested["measured_by"] == "emulator"
+    logs = place / "mlperf" / "Offline" / "performance" / "run_1"
+    assert {file.name.partition("_")[0] for file in logs.iterdir()} == {"emulated"}
+    assert any("times are not the board's" in one for one in tested["obstacles"])
 
 
 def test_a_twin_that_is_reached_as_a_board_is_known_for_one(

@@ -284,13 +284,14 @@ def test_a_build_compares_what_the_model_was_calibrated_with(lab: Lab) -> None:
     ran = lab.quantize("net.onnx", "-c", "data.npz", "-o", "known.onnx", "--json")
     assert json.loads(ran.out)["samples_file"] == "known.samples.npz"
 
-    words = ("deploy", "known.onnx", "--board", "local", "--no-bench", "--json", "-o", "known")
-    deployed = run_edgekit(*words, folder=lab.folder)
+    words = ("deploy", "known.onnx", "--board", "local", "--no-bench", "--json", "-o")
+    for more in (("known",), ("integers", "--ends", "int8")):
+        deployed = run_edgekit(*words, *more, folder=lab.folder)
 
-    assert deployed.code == 0, deployed.err
-    compared = json.loads(deployed.out)["verification"]["samples"]
-    names = [sample["name"] for sample in compared]
-    assert names[-3:] == ["sample-1", "sample-2", "sample-3"]
+        assert deployed.code == 0, deployed.err
+        compared = json.loads(deployed.out)["verification"]["samples"]
+        names = [sample["name"] for sample in compared]
+        assert names[-3:] == ["sample-1", "sample-2", "sample-3"]
     lab.quantize("net.onnx", "--random", 8, "-o", "known.onnx")
     assert not (lab.folder / "known.samples.npz").exists()
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from edgekit.base.errors import InputError
-from edgekit.base.tensors import TensorSpec
+from edgekit.base.tensors import Quantization, TensorSpec
 from edgekit.models.known_samples import (
     LARGEST_FILE,
     count_known_samples,
@@ -94,3 +95,18 @@ def test_different_numbers_of_samples_are_refused(tmp_path: Path) -> None:
 
     with pytest.raises(InputError, match="different numbers"):
         read_known_samples(tmp_path / "net.onnx", [X, N])
+
+
+def test_floats_for_an_input_that_became_integers_are_quantised(tmp_path: Path) -> None:
+    """As `edgekit quantize` writes them beside a model that a build gives `--ends int8`."""
+    model = tmp_path / "net.onnx"
+    floats = np.array([[0.5, -0.26], [100.0, -100.0]], np.float32)
+    np.savez(samples_file(model), x=floats)
+    integers = replace(X, dtype="int8", quantization=Quantization((0.25,), (3,)))
+
+    found = read_known_samples(model, [integers])
+
+    assert [sample["x"].tolist() for sample in found] == [[5, 2], [127, -128]]
+    assert {sample["x"].dtype for sample in found} == {np.dtype("int8")}
+    with pytest.raises(InputError, match="samples of the input 'x' are int8"):
+        read_known_samples(model, [replace(integers, quantization=None)])

@@ -1,0 +1,1 @@
+"""MLPerf Inference: LoadGen asks, a device answers."""
