@@ -19,7 +19,7 @@ export EDGEKIT_VENV := $(VENV)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-demo setup-dev libraries demo demo-local test test-fast test-slow test-all campaigns \
-        lint format coverage bench operator-tests node-tests node-tests-twin tflite-tests torch-tests torch-architectures graph-tests model-tests model-table faults fuzz \
+        lint format coverage bench operator-tests vulkan-tests node-tests node-tests-twin tflite-tests torch-tests torch-architectures graph-tests model-tests model-table faults fuzz \
         test-pythons docs dist clean distclean
 
 help: ## Show this list
@@ -58,7 +58,7 @@ test-all: setup ## Run what CI runs: the tests and the long ones
 	$(BUILD_LIBRARIES)
 	$(PYTEST) $(PARALLEL) -m 'not nodes and not models and not operators'
 
-campaigns: operator-tests node-tests node-tests-twin tflite-tests torch-tests torch-architectures graph-tests model-tests faults test-pythons ## Run the campaigns, which take hours
+campaigns: operator-tests vulkan-tests node-tests node-tests-twin tflite-tests torch-tests torch-architectures graph-tests model-tests faults test-pythons ## Run the campaigns, which take hours
 
 libraries: setup ## Build what boards offload to, once for all checkouts (20 minutes; `make test` does it too)
 	$(BIN)/edgekit toolchains build local
@@ -83,6 +83,10 @@ bench: setup ## Print the figures that the docs quote
 
 operator-tests: setup ## Run hundreds of random cases of each backend's operators
 	$(PYTEST) -m operators -n $(WORKERS)
+
+vulkan-tests: setup ## Build ncnn with Vulkan, once (five minutes of CPU), and run its tests
+	$(BIN)/edgekit toolchains build local-vulkan
+	$(PYTEST) -m '' -k 'vulkan or Vulkan' -n $(WORKERS) tests/integration/backends/test_ncnn_vulkan.py tests/integration/backends/test_contract.py
 
 node-tests: setup ## Run every operator test that the onnx package ships; writes docs/onnx-operators.md
 	$(BIN)/python benchmarks/onnx_nodes.py

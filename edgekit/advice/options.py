@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from edgekit.advice.words import Answers, HotSpot, Option, Subject
+from edgekit.backends.base import HasAdvice
 from edgekit.backends.registry import backend_names, kernel_backend_names, load_backend
 from edgekit.base.errors import EdgekitError, MissingToolError
 from edgekit.base.options import option
@@ -139,7 +140,11 @@ def _library(subject: Subject, board: Board, name: str, command: str) -> Option:
         supported=regions > 0,
         command=command,
         answers=Answers(_supported(found, regions), _faster(found), _hot(found, coverage)),
-        reasons=(*(many if regions > _FEW_REGIONS else ()), *_missing(board, name)),
+        reasons=(
+            *(many if regions > _FEW_REGIONS else ()),
+            *_published(board, name),
+            *_missing(board, name),
+        ),
         coverage=coverage,
         regions=regions,
     )
@@ -181,6 +186,13 @@ def _hot(found: Partition, coverage: float) -> str:
     hottest = max(whole, key=lambda name: whole[name])
     inside = ours.get(hottest, 0) / whole[hottest]
     return f"{'in part' if ours else 'no'}: {words}, and {percent(inside)} of those in {hottest}"
+
+
+def _published(board: Board, name: str) -> tuple[str, ...]:
+    """Return what the backend knows of such boards from others."""
+    backend = load_backend(name)
+    advice = backend.advice(board) if isinstance(backend, HasAdvice) else ""
+    return (advice,) if advice else ()
 
 
 def _missing(board: Board, name: str) -> tuple[str, ...]:

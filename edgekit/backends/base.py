@@ -146,6 +146,8 @@ class GeneratedRegion:
     backend: str
     source: str
     blobs: Mapping[str, bytes] = field(default_factory=dict)
+    place: str = ""
+    """Where the region computes, in words, if that is not the CPU alone."""
 
 
 @dataclass(frozen=True)
@@ -216,6 +218,24 @@ class HasCosts(Protocol):
 
     def microseconds(self, region: Region, options: Options) -> float:
         """Estimate the time of one call, transfers across the region's boundary included."""
+        ...
+
+
+@runtime_checkable
+class HasVariants(Protocol):
+    """The addition to `Backend` whose library, and so its version, depends on options."""
+
+    def variant(self, options: Options) -> Backend:
+        """Return the backend with the library that these options choose."""
+        ...
+
+
+@runtime_checkable
+class HasAdvice(Protocol):
+    """The addition to `Backend` that knows from others how it runs on some boards."""
+
+    def advice(self, board: Board) -> str:
+        """Return a sentence with its source, for or against a way to use it; empty for none."""
         ...
 
 

@@ -27,6 +27,8 @@ class RegionFiles:
     """The layer names that messages use for the region."""
     bytes: int = 0
     """The bytes of all blobs."""
+    place: str = ""
+    """Where the region computes, in words, if that is not the CPU alone."""
 
 
 def write_regions(
@@ -60,7 +62,9 @@ def _write(region: Region, backend: Backend, options: Options, folder: Path) -> 
             assemblies.append(write_blob(folder, symbol, f"{symbol}.bin"))
     size = sum(map(len, generated.blobs.values()))
     names = layer_names(region)
-    return RegionFiles(region.symbol, backend.name, source, tuple(assemblies), names, size)
+    return RegionFiles(
+        region.symbol, backend.name, source, tuple(assemblies), names, size, generated.place
+    )
 
 
 def layer_names(region: Region) -> tuple[str, ...]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from edgekit.backends.base import OptionValue
 from edgekit.backends.codegen import RegionFiles
-from edgekit.backends.registry import load_backend
+from edgekit.backends.plan import chosen_backend
 from edgekit.backends.source import INCLUDE
 from edgekit.base.errors import BuildError
 from edgekit.base.wording import few
@@ -48,6 +49,8 @@ class Workbench:
     linker: Linker
     scratch: Path
     events: Events
+    options: Mapping[str, Mapping[str, OptionValue]] = field(default_factory=dict)
+    """The options by backend that differ from its defaults."""
     with_runtime: bool = False
     """Whether TVM's virtual machine calls the regions."""
 
@@ -58,7 +61,7 @@ def compile_regions(regions: Sequence[RegionFiles], bench: Workbench) -> Compile
     libraries: dict[str, BuiltLibrary] = {}
     includes: dict[str, tuple[str, ...]] = {}
     for name in dict.fromkeys(region.backend for region in regions):
-        backend = load_backend(name)
+        backend, _ = chosen_backend(name, bench.options.get(name, {}))
         library = backend.library(bench.board, bench.toolchain, bench.events)
         folders = [ffi_headers(), *(library.include if library else ())]
         own = [INCLUDE, *([backend.include] if backend.include else ())]

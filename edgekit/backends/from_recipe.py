@@ -8,7 +8,7 @@ from edgekit.backends.base import Option
 
 if TYPE_CHECKING:
     from edgekit.base.events import Events
-    from edgekit.cross.sources import BuiltLibrary
+    from edgekit.cross.sources import BuiltLibrary, Recipe
     from edgekit.profiles.board import Board
     from edgekit.profiles.toolchain import Toolchain
 
@@ -25,17 +25,23 @@ class FromRecipe:
     name: str
 
     @property
-    def version(self) -> str:
-        from edgekit.cross.sources import built_in_recipe, library_version
+    def recipe(self) -> Recipe:
+        from edgekit.cross.sources import built_in_recipe
 
-        return library_version(built_in_recipe(self.name))
+        return built_in_recipe(self.name)
+
+    @property
+    def version(self) -> str:
+        from edgekit.cross.sources import library_version
+
+        return library_version(self.recipe)
 
     def identity(self, board: Board, toolchain: Toolchain) -> str:
-        from edgekit.cross.sources import built_in_recipe, library_identity
+        from edgekit.cross.sources import library_identity
 
-        return library_identity(built_in_recipe(self.name), board, toolchain)
+        return library_identity(self.recipe, board, toolchain)
 
     def library(self, board: Board, toolchain: Toolchain, events: Events) -> BuiltLibrary:
-        from edgekit.cross.sources import build_library, built_in_recipe
+        from edgekit.cross.sources import build_library
 
-        return build_library(built_in_recipe(self.name), board, toolchain, events=events)
+        return build_library(self.recipe, board, toolchain, events=events)

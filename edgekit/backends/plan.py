@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from edgekit.backends.base import Backend, Options, OptionValue
+from edgekit.backends.base import Backend, HasVariants, Options, OptionValue
 from edgekit.backends.measurements import Measured, measured_backends, read_measurements
 from edgekit.backends.registry import backend_names, kernel_backend_names, load_backend
 from edgekit.base.errors import OffloadRefusedError, ProfileError
@@ -58,7 +58,7 @@ def plan_offload(
         # A profile may be newer than the edgekit that reads it.
         names = tuple(name for name in board.offload.default if name in backend_names())
         if not names and AUTO in (asked, project.backends):
-            names, rates = _faster_somewhere(board, twin, store), ONLY_MEASURED
+            names, rates = _faster_somewhere(board, settings, twin, store), ONLY_MEASURED
     for name in names:
         _check_allowed(name, board)
     rest = leftovers_backend(names)
@@ -66,30 +66,42 @@ def plan_offload(
         names = (*(name for name in names if name != rest), rest)
     if names:
         _check_tables(settings)
+    options = _merged(settings, names)
     return OffloadPlan(
         backends=names,
-        options={
-            name: {key: value for file in settings for key, value in _table(file, name).items()}
-            for name in names
-        },
+        options=options,
         force=project.force,
         never=project.never,
         rates=rates,
-        measured=_measured(board, names, twin, store),
+        measured=_measured(board, options, twin, store),
     )
 
 
+def _merged(
+    settings: Sequence[OffloadSettings], names: Sequence[str]
+) -> dict[str, dict[str, OptionValue]]:
+    return {
+        name: {key: value for file in settings for key, value in _table(file, name).items()}
+        for name in names
+    }
+
+
 def _measured(
-    board: Board, names: Sequence[str], twin: bool, store: str | None
+    board: Board,
+    options: Mapping[str, Mapping[str, OptionValue]],
+    twin: bool,
+    store: str | None,
 ) -> Mapping[str, Measured]:
-    if not names:
+    if not options:
         return {}
-    versions = {name: load_backend(name).version for name in names}
+    versions = {name: chosen_backend(name, given)[0].version for name, given in options.items()}
     on_twins = read_measurements(twin_of(board), versions, store) if twin else {}
     return on_twins or read_measurements(board.name, versions, store)
 
 
-def _faster_somewhere(board: Board, twin: bool, store: str | None) -> tuple[str, ...]:
+def _faster_somewhere(
+    board: Board, settings: Sequence[OffloadSettings], twin: bool, store: str | None
+) -> tuple[str, ...]:
     """Return the backends with a region that was measured faster than TVM on such a board."""
     tried = measured_backends(board.name, store) | (
         measured_backends(twin_of(board), store) if twin else frozenset()
@@ -99,7 +111,7 @@ def _faster_somewhere(board: Board, twin: bool, store: str | None) -> tuple[str,
         for name in backend_names()
         if name in tried and (name not in own_backends() or name in board.offload.allowed)
     ]
-    measured = _measured(board, names, twin, store).values()
+    measured = _measured(board, _merged(settings, names), twin, store).values()
     faster = {record.backend for record in measured if record.verdict.pays}
     preferred = (*board.offload.allowed, *names)
     return tuple(name for name in dict.fromkeys(preferred) if name in faster)
@@ -147,16 +159,20 @@ def selection_of(plan: OffloadPlan) -> Selection:
     from edgekit.backends.partition import Selection
 
     return Selection(
-        backends=tuple(
-            (backend, options_of(backend, plan.options.get(backend.name, {})))
-            for backend in map(load_backend, plan.backends)
-        ),
+        backends=tuple(chosen_backend(name, plan.options.get(name, {})) for name in plan.backends),
         force=plan.force,
         never=plan.never,
         rates=plan.rates,
         measured={symbol: record.verdict for symbol, record in plan.measured.items()},
         one_layer_each=plan.one_layer_each,
     )
+
+
+def chosen_backend(name: str, given: Mapping[str, OptionValue]) -> tuple[Backend, Options]:
+    """Load a backend with the library that its options choose; return it with all options."""
+    backend = load_backend(name)
+    options = options_of(backend, given)
+    return (backend.variant(options) if isinstance(backend, HasVariants) else backend), options
 
 
 def options_of(backend: Backend, given: Mapping[str, OptionValue]) -> Options:

@@ -155,5 +155,6 @@ def offload_in_words(regions: Sequence[ManifestRegion]) -> str:
             if macs
             else counted(sum(len(region.operators) for region in own), "operator")
         )
-        parts.append(f"{backend} {share} in {counted(len(own), 'region')}")
+        places = "".join(f" ({place})" for place in dict.fromkeys(r.place for r in own) if place)
+        parts.append(f"{backend} {share} in {counted(len(own), 'region')}{places}")
     return "; ".join(parts)

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from edgekit.backends.from_recipe import FromRecipe
+from edgekit.backends.plan import chosen_backend
 from edgekit.backends.registry import backend_names, load_backend
 from edgekit.base.errors import UsageError
 from edgekit.base.events import SILENT, Events
@@ -42,8 +44,16 @@ class Prebuilt:
 def libraries_for(board: Board) -> tuple[Recipe, ...]:
     """Return the recipes of the libraries that the board allows, in its order."""
     built_in = recipe_names()
-    recipes = (built_in_recipe(name) for name in board.offload.allowed if name in built_in)
+    recipes = (_recipe(name, board) for name in board.offload.allowed if name in built_in)
     return tuple(recipe for recipe in recipes if board.cpu.arch in recipe.architectures)
+
+
+def _recipe(name: str, board: Board) -> Recipe:
+    """Return the recipe of a library, or of the variant that the board's profile chooses."""
+    if name not in backend_names():
+        return built_in_recipe(name)
+    backend, _ = chosen_backend(name, board.offload.settings.options.get(name, {}))
+    return backend.recipe if isinstance(backend, FromRecipe) else built_in_recipe(name)
 
 
 def prebuild(

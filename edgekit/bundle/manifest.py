@@ -122,6 +122,8 @@ class Region:
     reason: str
     bytes: Count = 0
     """Bytes of the region's own data in the library: weights, or a model of another format."""
+    place: str = ""
+    """Where it computes, in words, if that is not the CPU alone."""
 
 
 @dataclass(frozen=True)

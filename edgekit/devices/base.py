@@ -118,6 +118,10 @@ class BenchSamples:
     """Counts of a microcontroller; None on other devices."""
     observed: Observed | None = None
     """Readings of the board's sensors; None if they were not recorded."""
+    told: tuple[str, ...] = ()
+    """What the model's regions said of how they run, such as on which GPU."""
+    warned: tuple[str, ...] = ()
+    """What those said that do not run where the model was built for."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from edgekit.backends.base import Region, Tensor
 from edgekit.backends.measurements import Measured, keep_measurement
 from edgekit.backends.plan import selection_of, twin_of
-from edgekit.base.errors import BuildError, UsageError
+from edgekit.base.errors import BuildError, DeviceError, UsageError
 from edgekit.base.events import SILENT, Events, Stage
 from edgekit.base.files import scratch_directory
 from edgekit.base.options import option
@@ -114,7 +114,7 @@ def _measured(
     events: Events,
     stage: Stage,
 ) -> Measured | None:
-    """Measure a region; warn and return None if it can't be built."""
+    """Measure a region; warn and return None if it can't be built, or runs elsewhere."""
     from edgekit.models.comparison import compare
 
     region = candidate.claim.region
@@ -125,7 +125,7 @@ def _measured(
             stage.advance(detail=region.symbol)
             tvm = both.time(both.by_tvm, device, plan)
             stage.advance(detail=region.symbol)
-    except BuildError as error:
+    except (BuildError, _RunsElsewhere) as error:
         events.warn(f"{region.symbol} is not measured: {error.message}")
         return None
     if library.was_busy or tvm.was_busy:
@@ -154,6 +154,10 @@ def _measured(
         measured_at=now(),
         measured_by=device.measured_by,
     )
+
+
+class _RunsElsewhere(DeviceError):
+    """The error for a region that does not run where its library was built for: on no GPU."""
 
 
 @dataclass(frozen=True)
@@ -204,6 +208,8 @@ class _BothWays:
         with device.opened(bundle, purpose="measure regions") as session:
             outputs = session.run(inputs).outputs
             samples = session.bench(inputs, plan)
+        if samples.warned:
+            raise _RunsElsewhere(samples.warned[0], hint="mend that, or turn its option off")
         return _Timed(median(samples.nanoseconds) / 1e3, is_busy(samples), outputs)
 
     def _compiled(self, module: Any, regions: tuple[Region, ...] = ()) -> OffloadedModel:

@@ -240,7 +240,7 @@ def _notes(
 ) -> tuple[str, ...]:
     if measured.counted is not None and measured.counted.unit == "instructions":
         return ("emulated: its instructions are counted one by one; times are the emulator's own",)
-    notes = []
+    notes = [*measured.warned, *measured.told]
     if measured_by in _NOT_THE_BOARD:
         notes.append(_NOT_THE_BOARD[measured_by])
     host = measured.host_before

@@ -8,6 +8,7 @@ using edgekit::ncnn_net::Runner;
 using edgekit::ncnn_net::Settings;
 
 thread_local std::string problem;
+std::string heard_last;
 
 template <typename Action>
 int guarded(Action action) {
@@ -23,6 +24,13 @@ int guarded(Action action) {
 }  // namespace
 
 extern "C" {
+
+int edgekit_progress(const char* text) {
+  heard_last = text;
+  return 1;
+}
+
+const char* lab_heard() { return heard_last.c_str(); }
 
 int lab_new(const Graph* graph, const Settings* settings, Runner** made) {
   return guarded([&] { *made = new Runner(*graph, *settings); });

@@ -58,7 +58,7 @@ class _Graph(ctypes.Structure):
 
 
 class _Settings(ctypes.Structure):
-    _fields_ = (("threads", ctypes.c_int), ("switches", ctypes.c_bool * 8))
+    _fields_ = (("threads", ctypes.c_int), ("switches", ctypes.c_bool * 10))
 
 
 @dataclass(frozen=True)
@@ -68,12 +68,14 @@ class Lab:
     """ncnn's numbers of its layers."""
 
 
-@lru_cache(maxsize=1)
-def lab() -> Lab:
+@lru_cache(maxsize=2)
+def lab(vulkan: bool = False) -> Lab:
     """The lab of ncnn, compiled once for a process."""
-    loaded = compiled_lab("ncnn")
+    name = "ncnn-vulkan" if vulkan else "ncnn"
+    loaded = compiled_lab(name)
     loaded.lab_copied.restype = ctypes.c_uint64
-    return Lab(loaded, layer_types(library_here("ncnn")))
+    loaded.lab_heard.restype = ctypes.c_char_p
+    return Lab(loaded, layer_types(library_here(name)))
 
 
 def layer_types(library: BuiltLibrary) -> dict[str, int]:
@@ -87,9 +89,11 @@ class RegionRunner(LabRegion):
 
     copied = 0
     """Bytes, in the last call."""
+    heard = ""
+    """What the region said last."""
 
     def __init__(self, region: Region, options: Options, weights: bytes | None = None) -> None:
-        own = lab()
+        own = lab(bool(options["vulkan"]))
         super().__init__(region, own.library)
         net = net_of(region)
         words = [own.types[w] if isinstance(w, str) else w for w in net.words()]
@@ -113,11 +117,12 @@ class RegionRunner(LabRegion):
             *(self._layers, len(named)),
         )
         threads, *switches = settings_of(options)
-        settings = _Settings(threads, (ctypes.c_bool * 8)(*switches))
+        settings = _Settings(threads, (ctypes.c_bool * 10)(*switches))
         made = self.lab.lab_new(
             ctypes.byref(graph), ctypes.byref(settings), ctypes.byref(self.runner)
         )
         self.check(made)
+        self.heard = own.library.lab_heard().decode()
 
     def __call__(self, *inputs: np.ndarray) -> list[np.ndarray]:
         """Twice: where a result's form is known from the first call, the second computes it in

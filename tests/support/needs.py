@@ -232,12 +232,14 @@ def _abilities() -> tuple[Requirement, ...]:
         Requirement("tensorrt-headers", lambda: "TENSORRT_INCLUDE" in os.environ, _LICENSED),
         *(_library(backend, "local") for backend in ("ncnn", "onednn", "onnxruntime")),
         *(_library(backend, "rpi4") for backend in ("ncnn", "acl", "onnxruntime")),
+        _library("ncnn", "local-vulkan"),
     )
 
 
 def _library(backend: str, board: str) -> Requirement:
-    name = backend if board == "local" else f"{backend}-{board}"
-    return Requirement(name, lambda: _has_library(backend, board), "make libraries")
+    name = backend if board == "local" else f"{backend}-{board.removeprefix('local-')}"
+    remedy = "make vulkan-tests" if name == "ncnn-vulkan" else "make libraries"
+    return Requirement(name, lambda: _has_library(backend, board), remedy)
 
 
 def _is_debian() -> bool:
@@ -284,13 +286,15 @@ def _has_no_tensorrt() -> bool:
 
 def _has_library(backend: str, board_name: str) -> bool:
     from edgekit.base.errors import EdgekitError
-    from edgekit.cross.sources import built_in_recipe, find_library
+    from edgekit.building.prebuild import libraries_for
+    from edgekit.cross.sources import find_library
     from edgekit.profiles.board import load_board
     from edgekit.profiles.toolchain import load_toolchain
 
     board = load_board(board_name)
     try:
-        found = find_library(built_in_recipe(backend), board, load_toolchain(board.toolchain))
+        (recipe,) = (one for one in libraries_for(board) if one.name == backend)
+        found = find_library(recipe, board, load_toolchain(board.toolchain))
     except EdgekitError:
         return False
     return found is not None

@@ -43,7 +43,7 @@ class _Tensor(ctypes.Structure):
 
 
 def library_here(backend: str) -> BuiltLibrary:
-    """The backend's library for this machine, in the user's cache."""
+    """The backend's library for this machine, in the user's cache; ncnn-vulkan is a variant."""
     require(backend)
     return _library_here(backend)
 
@@ -51,7 +51,9 @@ def library_here(backend: str) -> BuiltLibrary:
 @lru_cache
 def _library_here(backend: str) -> BuiltLibrary:
     board = load_board("local")
-    library = find_library(built_in_recipe(backend), board, load_toolchain(board.toolchain))
+    name, _, variant = backend.partition("-")
+    recipe = built_in_recipe(name).as_variant(variant) if variant else built_in_recipe(name)
+    library = find_library(recipe, board, load_toolchain(board.toolchain))
     assert library is not None
     return library
 
@@ -71,12 +73,13 @@ def compile_lab(backend: str, include: Sequence[Path]) -> ctypes.CDLL:
     """BACKEND_lab.cc, which stands beside this file; `include` has the library's headers."""
     library = library_here(backend)
     compiler = find_cxx_compiler(load_toolchain(load_board("local").toolchain))
-    own = load_backend(backend).include
+    name = backend.partition("-")[0]
+    own = load_backend(name).include
     out = compiled_once(
         "lab.so",
         compiler,
         ("-std=c++17", "-O2", "-fPIC", "-shared"),
-        Path(__file__).with_name(f"{backend}_lab.cc"),
+        Path(__file__).with_name(f"{name}_lab.cc"),
         (INCLUDE, *([Path(own)] if own else ()), ffi_headers(), *include),
         (*library.link, *(f"-Wl,-rpath,{file.parent}" for file in library.run_time)),
     )

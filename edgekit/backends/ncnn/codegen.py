@@ -8,13 +8,14 @@ from edgekit.backends.base import GeneratedRegion, Options, Region, Tensor
 from edgekit.backends.ncnn.layout import form, held_tensor, turned_tensors
 from edgekit.backends.ncnn.net import Net, net_of
 from edgekit.backends.ncnn.params import Precision
+from edgekit.backends.ncnn.vulkan import place_in_words
 from edgekit.backends.source import region_source
 from edgekit.base.quoting import c_string
 
 _NUMBERS_A_LINE = 12
 _SWITCHES = (
     *("packing", "winograd", "sgemm", "light_mode"),
-    *("fp16_storage", "fp16_arithmetic", "bf16_storage"),
+    *("fp16_storage", "fp16_arithmetic", "bf16_storage", "vulkan", "software_vulkan"),
 )
 
 
@@ -24,7 +25,8 @@ def generate(region: Region, options: Options) -> GeneratedRegion:
     blobs = {"weights": weights} if weights else {}
     source = region_source(region, ("edgekit_ncnn.h",), _class(region, net, options), "Net", blobs)
     counter = f"\nEDGEKIT_COPIED({region.symbol}, Net)\n"
-    return GeneratedRegion(region.symbol, region.backend, source + counter, blobs)
+    place = place_in_words(net, options) if options["vulkan"] else ""
+    return GeneratedRegion(region.symbol, region.backend, source + counter, blobs, place)
 
 
 def precision_of(options: Options) -> Precision:

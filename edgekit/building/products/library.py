@@ -12,8 +12,8 @@ from edgekit.backends.base import Backend, Decision, Options
 from edgekit.backends.codegen import RegionFiles, write_regions
 from edgekit.backends.compile import Workbench, compile_regions
 from edgekit.backends.leftovers import cost_in_words
-from edgekit.backends.plan import OffloadPlan, options_of, plan_offload, selection_of
-from edgekit.backends.registry import load_backend, origin_of
+from edgekit.backends.plan import OffloadPlan, chosen_backend, plan_offload, selection_of
+from edgekit.backends.registry import origin_of
 from edgekit.backends.report import offload_in_words
 from edgekit.backends.runners import make_runners
 from edgekit.base.errors import BuildError, MissingToolError
@@ -152,7 +152,8 @@ class CompiledModel(Compiled):
         folder, scratch, events = making.folder, making.scratch, making.events
         board, toolchain = making.request.board, making.request.toolchain
         linker = Linker.for_board(board, toolchain, making.compiler)
-        bench = Workbench(board, toolchain, linker, scratch, events, self.needs_runtime)
+        options = making.request.offload.options
+        bench = Workbench(board, toolchain, linker, scratch, events, options, self.needs_runtime)
         objects = self.objects
         beside = [*making.product.run_time_libraries(board, events)]
         runners: tuple[RunnerEntry, ...] = ()
@@ -211,6 +212,7 @@ class CompiledModel(Compiled):
     def _regions_in_manifest(self) -> tuple[Region, ...]:
         members: dict[str, list[Decision]] = {}
         sizes = {region.symbol: region.bytes for region in self.regions}
+        places = {region.symbol: region.place for region in self.regions}
         for decision in self.decisions:
             if decision.region is not None:
                 members.setdefault(decision.region, []).append(decision)
@@ -223,6 +225,7 @@ class CompiledModel(Compiled):
                 model_macs=sum(decision.macs for decision in self.decisions),
                 reason=decisions[0].reason,
                 bytes=sizes.get(symbol, 0),
+                place=places.get(symbol, ""),
             )
             for symbol, decisions in members.items()
         )
@@ -248,17 +251,17 @@ class Library(Product):
         plan = request.offload
         if not plan.backends:
             return []
-        backends = [load_backend(name) for name in plan.backends]
+        backends = [chosen_backend(name, plan.options.get(name, {})) for name in plan.backends]
         return [
             [
                 [
                     backend.name,
                     backend.version,
                     origin_of(backend.name),
-                    sorted(options_of(backend, plan.options.get(backend.name, {})).items()),
+                    sorted(options.items()),
                     backend.identity(request.board, request.toolchain),
                 ]
-                for backend in backends
+                for backend, options in backends
             ],
             [plan.force, plan.never, asdict(plan.rates), plan.one_layer_each],
             sorted(

@@ -69,6 +69,8 @@ class _Plan:
     options: Mapping[str, str]
     link: tuple[str, ...]
     from_compiler: tuple[str, ...]
+    take: Mapping[str, str]
+    """Further paths of the build that belong to it, as in `When`."""
     key: str
     arch: str
 
@@ -168,8 +170,10 @@ def _plan(recipe: Recipe, board: Board, toolchain: Toolchain) -> _Plan:
         for group in recipe.cmake.switches:
             options.update({f"{group.prefix}{name}": "ON" for name in group.on})
             options.update({f"{group.prefix}{name}": "OFF" for name in group.off})
+    taken: dict[str, str] = {}
     for when in whens:
         options.update(when.options)
+        taken.update(when.take)
     flags = toolchain.spelled(board.cpu.compile_flags)
     link = (*recipe.products.link, *(word for when in whens for word in when.link))
     extra = tuple(name for when in whens for name in when.from_compiler)
@@ -181,8 +185,10 @@ def _plan(recipe: Recipe, board: Board, toolchain: Toolchain) -> _Plan:
         link, extra, arch, flags, compilers, toolchain.triple, toolchain.compile_flags,
         toolchain.link_flags, toolchain.sysroot,
     ]  # fmt: skip
+    if taken:
+        ingredients.append(taken)
     key = sha256_bytes(json.dumps(ingredients, sort_keys=True).encode())
-    return _Plan(recipe, archives, toolchain, flags, options, link, extra, key, arch)
+    return _Plan(recipe, archives, toolchain, flags, options, link, extra, taken, key, arch)
 
 
 def _identity(archive: Archive) -> dict[str, object]:
@@ -192,7 +198,8 @@ def _identity(archive: Archive) -> dict[str, object]:
 
 def _applies(when: When, board: Board, toolchain: Toolchain) -> bool:
     return (
-        when.arch in (None, board.cpu.arch)
+        when.variant is None
+        and when.arch in (None, board.cpu.arch)
         and when.openmp in (None, toolchain.openmp)
         and set(when.features) <= set(board.cpu.features)
     )
@@ -215,6 +222,7 @@ def _make(plan: _Plan, folder: Path, cache: BuildCache, log: IO[bytes], events: 
         if recipe.cmake is not None:
             _compile(plan, recipe.cmake, work, log, events)
             take(work / "installed", recipe.cmake.take, folder, f"what {recipe.name} installs")
+            take(work, plan.take, folder, f"the build of {recipe.name}")
         _take_from_compiler(plan, folder)
 
 
@@ -319,7 +327,7 @@ def _users_own(recipe: Recipe, board: Board, toolchain: Toolchain) -> BuiltLibra
     shared = {name: _of_compiler(toolchain, name) for when in whens for name in when.from_compiler}
     return replace(
         library,
-        link=(*library.link, *(word for when in whens for word in when.link)),
+        link=(*library.link, *(_linked(named, word) for when in whens for word in when.link)),
         run_time=(*library.run_time, *(path for path in shared.values() if path is not None)),
         needs=tuple(name for name, path in shared.items() if path is None),
     )
@@ -350,7 +358,7 @@ def _in_folder(name: str, products: Products, folder: Path) -> BuiltLibrary:
         digest=digest,
         include=tuple(folder / part for part in products.include),
         link=tuple(
-            word if word.startswith("-") else str(folder / word)
+            _linked(folder, word)
             for word in products.link
             if word.startswith("-") or folder / word in present
         ),
@@ -360,6 +368,10 @@ def _in_folder(name: str, products: Products, folder: Path) -> BuiltLibrary:
         from_cache=True,
         own=True,
     )
+
+
+def _linked(folder: Path, word: str) -> str:
+    return word if word.startswith("-") else str(folder / word)
 
 
 def _variable(name: str) -> str:

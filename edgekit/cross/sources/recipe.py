@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -114,10 +114,15 @@ class When:
     """CPU features in the kernel's names, as in a board's profile."""
     openmp: Literal["libgomp", "none"] | None = None
     """The toolchain's OpenMP runtime."""
+    variant: Switch | None = None
+    """The variant of the library, which a backend's options choose."""
     options: Mapping[Option, Value] = field(default_factory=dict)
     link: tuple[Link, ...] = ()
     from_compiler: tuple[Soname, ...] = ()
     """Run-time libraries of the compiler that go to the board too."""
+    take: Mapping[Inside, Inside] = field(default_factory=dict)
+    """The library's path of each further path of the build that belongs to it: below `installed`
+    what CMake installs, below `source` what the archives hold."""
 
     def __post_init__(self) -> None:
         known = architectures()[self.arch].flags if self.arch else {}
@@ -140,6 +145,11 @@ class Recipe:
     cmake: CMakeBuild | None = None
     """The build; None if the archives hold the finished library."""
     whens: tuple[When, ...] = field(default=(), metadata={"key": "when"})
+
+    def as_variant(self, name: str) -> Recipe:
+        """Return the recipe of a variant: what is added for it is added always."""
+        chosen = [replace(w, variant=None) if w.variant == name else w for w in self.whens]
+        return replace(self, version=f"{self.version}+{name}", whens=tuple(chosen))
 
 
 def recipe_names() -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from statistics import median
 from typing import TYPE_CHECKING
@@ -30,7 +30,7 @@ from edgekit.devices.linux.agent_messages import (
 from edgekit.devices.linux.device_log import clean, log_line
 from edgekit.devices.linux.observing import Observer, observe_board
 from edgekit.devices.linux.ready_agent import ReadyAgent
-from edgekit.devices.linux.region_work import WorkShown
+from edgekit.devices.linux.region_work import Told, WorkShown
 from edgekit.devices.linux.remote_command import Finished
 from edgekit.devices.linux.version_records import (
     ModelFile,
@@ -59,6 +59,8 @@ class SshSession(SessionBase):
     """Path of the model's library on the device."""
     installed: Installed
     events: Events
+    told: Told = field(default_factory=Told)
+    """What the model's regions said of how they run."""
 
     @property
     def name(self) -> str:
@@ -90,7 +92,7 @@ class SshSession(SessionBase):
         messages = AgentMessages()
         words = ("run", self.library)
         with (
-            WorkShown(self.events, self.name) as work,
+            WorkShown(self.events, self.name, self.told) as work,
             self.agent.calling(words, batch, messages, len(specs), work.hear) as call,
         ):
             if call.done.status != 0 or len(messages.samples) != len(batch):
@@ -114,14 +116,19 @@ class SshSession(SessionBase):
             self._logged("measured") as entry,
             observe_board(self.agent.connection, self.agent.program, plan.sensors) as observer,
             self.events.stage(f"measure on {self.name}", total) as stage,
-            WorkShown(self.events, self.name) as work,
+            WorkShown(self.events, self.name, self.told, aloud=False) as work,
         ):
             follow = _Follow(stage, plan.warmup, observer, work)
             batch = [in_order(self.bundle, inputs)]
             done = self.agent.call((*words, self.library), batch, messages, follow)
             if done.status != 0 or messages.answer is None:
                 raise self._failure(done, messages)
-            samples = replace(parse_bench(messages.answer, self.name), observed=observer.end())
+            samples = replace(
+                parse_bench(messages.answer, self.name),
+                observed=observer.end(),
+                told=tuple(self.told.notes),
+                warned=tuple(self.told.warnings),
+            )
             stage.result = counted(len(samples.nanoseconds), "run")
             entry.seconds = median(samples.nanoseconds) / 1e9
             entry.message = stage.result

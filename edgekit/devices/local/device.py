@@ -24,7 +24,7 @@ from edgekit.devices.base import (
 from edgekit.devices.bench_answer import BenchAnswer, decoded_answer
 from edgekit.devices.device import Device
 from edgekit.devices.linux.observing import observe_this_machine
-from edgekit.devices.linux.region_work import WorkShown, working_in
+from edgekit.devices.linux.region_work import Told, WorkShown, working_in
 from edgekit.devices.tensors import in_order, named_outputs
 
 if TYPE_CHECKING:
@@ -73,6 +73,8 @@ class LocalSession(SessionBase):
     device: LocalDevice
     bundle: Bundle
     events: Events
+    told: Told = field(default_factory=Told)
+    """What the model's regions said of how they run."""
 
     @property
     def name(self) -> str:
@@ -90,7 +92,7 @@ class LocalSession(SessionBase):
         with self._loaded(threads=None) as (worker, *_):
             for sample in samples:
                 arrays = in_order(self.bundle, sample)
-                with WorkShown(self.events, self.name) as work:
+                with WorkShown(self.events, self.name, self.told) as work:
                     for frame in worker.ask("running", {"do": "run"}, arrays):
                         work.hear(working_in(frame.message))
                 outputs = named_outputs(self.bundle, frame.arrays, arrays)
@@ -116,7 +118,7 @@ class LocalSession(SessionBase):
             self._loaded(plan.threads) as (worker, threads, load_nanoseconds),
             observe_this_machine(plan.sensors) as observer,
             self.events.stage(f"measure on {self.name}", total) as stage,
-            WorkShown(self.events, self.name) as work,
+            WorkShown(self.events, self.name, self.told, aloud=False) as work,
         ):
             done = 0
             for frame in worker.ask("being measured", request, in_order(self.bundle, inputs)):
@@ -132,6 +134,8 @@ class LocalSession(SessionBase):
                     return replace(
                         answer.samples(nanoseconds, threads, load_nanoseconds),
                         observed=observer.end(),
+                        told=tuple(self.told.notes),
+                        warned=tuple(self.told.warnings),
                     )
                 if frame.message["phase"] == "profiling":
                     observer.end()
@@ -154,7 +158,7 @@ class LocalSession(SessionBase):
             self.device.worker(), environment, self.name, self.device.timeout
         ) as worker:
             load = {"do": "load", "library": str(self.bundle.library.resolve())}
-            with WorkShown(self.events, self.name) as work:
+            with WorkShown(self.events, self.name, self.told) as work:
                 for frame in worker.ask("loading", load):
                     work.hear(frame.message)
             yield worker, int(frame.message["threads"]), int(frame.message["nanoseconds"])

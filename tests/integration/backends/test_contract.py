@@ -168,6 +168,15 @@ class TestManyOperatorsInNcnnOnArm(InNcnn):
         return ncnn_lab.offloaded(model, inputs, ncnn_arm.ArmRegion).outputs
 
 
+@needs("vulkan", "ncnn-vulkan")
+@pytest.mark.operators
+class TestManyOperatorsInNcnnOnVulkan(InNcnn):
+    """The shaders that ncnn has for GPUs, through Mesa's lavapipe."""
+
+    examples = 30
+    run = staticmethod(partial(ncnn_lab.offloaded, vulkan=True, software_vulkan=True))
+
+
 @needs("onednn")
 @pytest.mark.operators
 class TestManyOperatorsInOneDnn(InOneDnn):

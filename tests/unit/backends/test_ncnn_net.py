@@ -11,9 +11,14 @@ import pytest
 from support.libraries import ncnn_layers
 
 from edgekit.backends.base import Layer, Refused, Region, Step, Tensor
+from edgekit.backends.ncnn import BACKEND
 from edgekit.backends.ncnn.layout import AXES, ORDERS, held, held_axis
 from edgekit.backends.ncnn.net import net_of
 from edgekit.backends.ncnn.params import KINDS, encode_settings, encode_weights
+from edgekit.backends.ncnn.published_gpus import published
+from edgekit.backends.ncnn.vulkan import ON_GPU, place_in_words
+from edgekit.backends.plan import options_of
+from edgekit.profiles.board import load_board
 
 
 def tensor(name: str, *shape: int) -> Tensor:
@@ -154,3 +159,52 @@ def test_the_library_is_built_with_every_layer_that_rules_ask_for() -> None:
     built = ncnn_layers()
 
     assert not {kind.lower() for kind in KINDS} - set(built)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, "Vulkan, 1 of 2 layers, float32"),
+        ({"fp16_storage": True}, "Vulkan, 1 of 2 layers, float16, sums in float32"),
+        (
+            {"fp16_storage": True, "fp16_arithmetic": True},
+            "Vulkan, 1 of 2 layers, float16",
+        ),
+        ({"bf16_storage": True}, "Vulkan, 1 of 2 layers, bfloat16, sums in float32"),
+    ],
+)
+def test_a_region_says_which_of_its_layers_a_gpu_can_run(
+    options: dict[str, bool], words: str
+) -> None:
+    x, y, z = (tensor(name, 1, 8) for name in "xyz")
+    steps = [step(Layer("ReLU", ("x",)), [x], [y]), step(Layer("Flip", ("x",)), [y], [z])]
+    net = net_of(region(steps, [x], [z]))
+
+    assert place_in_words(net, options_of(BACKEND, {"vulkan": True, **options})) == words
+    assert set(KINDS) > ON_GPU
+
+
+def test_the_option_for_vulkan_chooses_another_library() -> None:
+    own, other = (BACKEND.variant(options_of(BACKEND, {"vulkan": on})) for on in (False, True))
+
+    assert own is BACKEND
+    assert other.version == f"{own.version}+vulkan"
+
+
+def test_published_times_advise_for_and_against_a_gpu() -> None:
+    said = {name: BACKEND.advice(load_board(name)) for name in ("rpi4", "rpi5", "rock5b")}
+    said["jetson-orin"] = BACKEND.advice(load_board("jetson-orin"))
+
+    assert said["rpi4"] == ""
+    assert said["rpi5"].startswith("not on its GPU (VideoCore VII, [offload.ncnn] vulkan = true)")
+    assert "11.6 to 18.3 times as long" in said["rpi5"]
+    assert said["rock5b"].endswith("; measure both")
+    assert said["jetson-orin"].endswith("; worth a try")
+    assert all("https://" in text for text in said.values() if text)
+
+
+def test_published_times_are_of_boards_that_may_use_them() -> None:
+    for gpu in published().gpu:
+        assert len(gpu.networks) == len(gpu.on_gpu) == len(gpu.on_cpu)
+        for name in gpu.boards:
+            assert "ncnn" in load_board(name).offload.allowed

@@ -50,6 +50,18 @@ def test_a_layer_of_ncnn_is_on_or_off_and_never_both() -> None:
     assert not set(on) & set(off)
 
 
+def test_a_variant_is_another_version_with_what_is_added_for_it() -> None:
+    recipe = built_in_recipe("ncnn")
+    variant = recipe.as_variant("vulkan")
+
+    assert variant.version == f"{recipe.version}+vulkan"
+    (added,) = (when for when in recipe.whens if when.variant == "vulkan")
+    assert [when.variant for when in variant.whens] == [None] * len(recipe.whens)
+    assert "LICENSE.glslang" in added.take.values()
+    (chosen,) = libraries_for(load_board("local-vulkan"))
+    assert chosen == variant
+
+
 def test_a_boards_libraries_are_those_that_it_allows_and_can_run() -> None:
     assert [recipe.name for recipe in libraries_for(load_board("rpi4"))] == [
         "ncnn",

@@ -51,6 +51,12 @@ def test_a_calm_machine_needs_no_notes() -> None:
     assert notes(STEADY) == ""
 
 
+def test_a_region_that_did_not_run_on_its_gpu_is_said() -> None:
+    told = replace(STEADY, told=("on a GPU",), warned=("on the CPU: no driver",))
+
+    assert notes(told) == "on the CPU: no driver / on a GPU"
+
+
 def test_what_disturbs_a_measurement_is_said() -> None:
     busy = replace(STEADY, host_before=replace(CALM, load_average=3.9))
     saving = replace(STEADY, host_before=replace(CALM, governor="powersave"))

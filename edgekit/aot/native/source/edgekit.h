@@ -86,7 +86,8 @@ int edgekit_run_sizes(edgekit_program *program, const void *const *inputs,
 int edgekit_run_step(edgekit_program *program, unsigned step);
 
 /* Hears, from any thread, what a part of the model says that takes minutes to begin, such as building
-   an engine. Without a listener it goes to stderr. */
+   an engine. What begins with "note: " or "warning: " says how a part runs, such as on which GPU.
+   Without a listener it goes to stderr. */
 void edgekit_on_progress(void (*hear)(const char *text));
 
 const char *edgekit_error(const edgekit_program *program);

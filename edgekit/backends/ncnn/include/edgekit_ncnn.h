@@ -20,6 +20,7 @@
 
 #include "edgekit_ncnn_landing.h"
 #include "edgekit_ncnn_pages.h"
+#include "edgekit_ncnn_vulkan.h"
 #include "edgekit_region.h"
 
 namespace edgekit {
@@ -59,6 +60,7 @@ struct Graph {
 struct Settings {
   int threads;
   bool packing, winograd, sgemm, light_mode, fp16_storage, fp16_arithmetic, bf16_storage;
+  bool vulkan, software_vulkan;
   bool only_finite;
 };
 
@@ -135,17 +137,9 @@ class Runner {
     option.use_bf16_packed = settings.bf16_storage;
     option.use_bf16_storage = settings.bf16_storage;
     option.use_vulkan_compute = false;
-    BoundedReader words(graph.words, graph.size);
-    if (net_.load_param_bin(words) != 0)
-      throw std::runtime_error("ncnn does not take the graph: was it built with all its layers?");
-    BoundedReader weights(graph.weights.data, graph.weights.size);
-    if (net_.load_model(weights) != 0)
-      throw std::runtime_error("ncnn could not read the weights of the layers: too few, or no "
-                               "memory for them");
-    if (weights.left() != 0)
-      throw std::runtime_error("the weights have " + std::to_string(weights.left()) +
-                               " bytes more than the layers read");
-    if (!keeps_fp32() || !settings.light_mode) return;
+    if (settings.vulkan) on_gpu_ = load_on_gpu();
+    if (!on_gpu_) load();
+    if (on_gpu_ || !keeps_fp32() || !settings.light_mode) return;
     for (int i = 0; i < graph.output_count; ++i) {
       const Held& held = graph.outputs[i];
       if (held.form == kFloats) land(net_, held.blob, i, wrap(held, nullptr, nullptr));
@@ -212,6 +206,39 @@ class Runner {
     // A machine of more cores than the set holds is none that this could limit.
     if (sched_getaffinity(0, sizeof(cores), &cores) != 0) return CPU_SETSIZE;
     return CPU_COUNT(&cores);
+  }
+
+  // Returns whether the layers are there; says where they run.
+  bool load_on_gpu() {
+    const Gpu& found = gpu(settings_.software_vulkan);
+    if (found.index < 0) {
+      tell_cpu(found.name);
+      return false;
+    }
+    take_gpu(net_, found.index);
+    try {
+      load();
+    } catch (const std::exception& error) {
+      net_.clear();
+      net_.opt.use_vulkan_compute = false;
+      tell_cpu("on " + found.name + ", " + error.what());
+      return false;
+    }
+    tell("note: ncnn runs " + share_on_gpu(net_) + " on " + found.name + " through Vulkan");
+    return true;
+  }
+
+  void load() {
+    BoundedReader words(graph_.words, graph_.size);
+    if (net_.load_param_bin(words) != 0)
+      throw std::runtime_error("ncnn does not take the graph: was it built with all its layers?");
+    BoundedReader weights(graph_.weights.data, graph_.weights.size);
+    if (net_.load_model(weights) != 0)
+      throw std::runtime_error("ncnn could not read the weights of the layers: too few, or no "
+                               "memory for them");
+    if (weights.left() != 0)
+      throw std::runtime_error("the weights have " + std::to_string(weights.left()) +
+                               " bytes more than the layers read");
   }
 
   bool keeps_fp32() const { return !settings_.fp16_storage && !settings_.bf16_storage; }
@@ -393,6 +420,7 @@ class Runner {
   // Before the net and so destroyed after it: mats may live as long as the net does.
   Pools pools_;
   ncnn::Net net_;
+  bool on_gpu_ = false;
   std::atomic<uint64_t> calls_{0};
   std::atomic<uint64_t> copied_{0};
 };

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "edgekit_region.h"
+#include "edgekit_tell.h"
 #include "edgekit_tensorrt_part.h"
 
 namespace edgekit {
@@ -27,27 +28,9 @@ struct Settings {
   int builder_level;
 };
 
-// Tells the application's listener; returns whether there is one.
 #ifdef EDGEKIT_WITH_TVM
-inline bool heard(const char* text) {
-  static const char name[] = "edgekit.progress";
-  const TVMFFIByteArray wanted{name, sizeof(name) - 1};
-  TVMFFIObjectHandle listener = nullptr;
-  if (TVMFFIFunctionGetGlobal(&wanted, &listener) != 0 || listener == nullptr) return false;
-  TVMFFIAny argument{}, result{};
-  argument.type_index = kTVMFFIRawStr;
-  argument.v_c_str = text;
-  const int failed = TVMFFIFunctionCall(listener, &argument, 1, &result);
-  TVMFFIObjectDecRef(listener);
-  return failed == 0;
-}
-
 inline void* stream_of_gpu() { return TVMFFIEnvGetStream(kDLCUDA, 0); }
 #else
-extern "C" int edgekit_progress(const char* text);
-
-inline bool heard(const char* text) { return edgekit_progress(text) != 0; }
-
 inline void* stream_of_gpu() { return nullptr; }
 #endif
 
