@@ -106,22 +106,21 @@ class ReportWriter:
         return int(self._connection.execute(query, words).fetchone()[0])
 
 
-def read_reports(file: Path, place: Address) -> tuple[BoardReport, ...]:
-    """Return the latest report of each board of a rollout's channel; none without a file."""
+def read_reports(file: Path, place: Address) -> Iterator[BoardReport]:
+    """Yield the latest report of each board of a rollout's channel; none without a file."""
     if not file.exists():
-        return ()
+        return
     name, channel = place.name, place.tag.removeprefix("rollout-")
     with (
         _typed(file),
         closing(sqlite3.connect(file, timeout=_BUSY_SECONDS, isolation_level=None)) as connection,
     ):
         connection.execute("PRAGMA query_only=ON")
-        return tuple(
-            BoardReport(name, channel, board, manifest, counter, outcome, bool(verified), *rest)
-            for board, manifest, counter, outcome, verified, *rest in connection.execute(
-                _READ, (name, channel)
+        rows = connection.execute(_READ, (name, channel))
+        for board, manifest, counter, outcome, verified, *rest in rows:
+            yield BoardReport(
+                name, channel, board, manifest, counter, outcome, bool(verified), *rest
             )
-        )
 
 
 @contextmanager

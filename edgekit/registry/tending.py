@@ -144,15 +144,16 @@ def tend_rollout(
 ) -> Tended:
     """Look at a rollout's reports once, and sign what follows from them."""
     now = time.time()
-    decided = Decision(None, "")
+    looked: list[tuple[Tally, Decision]] = []
 
     def change(last: Rollout, counter: int) -> Rollout | None:
-        nonlocal decided
-        decided = decide(last, tally(last, read_reports(file, place)), now)
+        seen = tally(last, read_reports(file, place))
+        decided = decide(last, seen, now)
+        looked.append((seen, decided))
         return None if decided.move is None else moved(last, decided.move, counter)
 
     rollout = change_rollout(place, key, change, plain_http=plain_http, events=events)
-    seen = tally(rollout, read_reports(file, place))
+    ((seen, decided),) = looked
     return Tended(rollout, seen, decided.move, decided.reason, decided.is_over)
 
 

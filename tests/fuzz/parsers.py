@@ -6,13 +6,14 @@ import io
 import json
 import socket
 import threading
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import cache
 from pathlib import Path
 
 from support.bundles import sealed
 
 from edgekit.aot.firmware.firmware_file import read_firmware
+from edgekit.base.decode import decode_json
 from edgekit.base.errors import EdgekitError
 from edgekit.base.json_reader import read_json
 from edgekit.base.npy import read_npy
@@ -45,7 +46,9 @@ from edgekit.models.model import ModelFormat, ModelSource, scan_model
 from edgekit.models.preprocess import Preprocess
 from edgekit.profiles.board import check_board
 from edgekit.project.file import read_project
+from edgekit.registry.address import Address
 from edgekit.registry.parts import parts_of_file
+from edgekit.registry.reports import BoardReport, ReportWriter, read_reports
 from edgekit.registry.rollout import Rollout
 from edgekit.registry.statement import read_document, read_statement
 from edgekit.rpc.protocol import TrackerAddress, TrackerClient
@@ -133,6 +136,16 @@ def registry_document(data: bytes, folder: Path) -> None:
     signed = read_document(data, place, key.public)
     for file in parse_manifest(seeds.manifests()[0]).files:
         assert sum(part.size for part in parts_of_file(file, signed.parts)) == file.size
+
+
+def board_report(data: bytes, folder: Path) -> None:
+    """What is taken for a report is kept and read as it was."""
+    report = decode_json(BoardReport, data)
+    file = folder / "reports.sqlite"
+    with closing(ReportWriter(file)) as writer:
+        writer.keep(report)
+    place = Address("localhost", report.name, f"rollout-{report.channel}")
+    assert list(read_reports(file, place)) == [report]
 
 
 def bundle_archive(data: bytes, folder: Path) -> None:

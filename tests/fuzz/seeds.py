@@ -30,6 +30,7 @@ from edgekit.devices.serial.frames import SerialFrame, encode_frame
 from edgekit.registry.address import Address
 from edgekit.registry.keys import PublicKey, SigningKey
 from edgekit.registry.parts import parts_of
+from edgekit.registry.reports import BoardReport
 from edgekit.registry.rollout import Rollout, Version
 from edgekit.registry.statement import _SIGNED, Statement, signed_document, write_document
 
@@ -274,6 +275,16 @@ def registry_documents() -> Seeds:
     config = {"mediaType": "application/json", "digest": f"sha256:{sha256}", "size": 2}
     text = json_line(encode(rollout))
     return [whole, signed_document("application/vnd.oci.empty.v1+json", config, (), text, key)]
+
+
+def board_reports() -> Seeds:
+    """Reports of a board that took a version, and of one that did not."""
+    place = ("team/net", "kitchen", "board-1", "ab" * 32, 7)
+    reports = (
+        BoardReport(*place, "updated", True, 1_200_000),
+        BoardReport(*place, "failed", False, None, "signal 4"),
+    )
+    return [json_line(encode(report)).encode() for report in reports]
 
 
 def signed_again(data: bytes) -> bytes:

@@ -68,6 +68,7 @@ def all_targets() -> Mapping[str, Target]:
         Target("tflite", parsers.tflite_model, seeds.tflites),
         Target("manifest", parsers.manifest, seeds.manifests),
         Target("registry document", parsers.registry_document, seeds.registry_documents),
+        Target("board report", parsers.board_report, seeds.board_reports, (ValueError,)),
         Target("bundle archive", parsers.bundle_archive, seeds.archives),
         Target("board", parsers.board, seeds.boards),
         Target("project", parsers.project, seeds.projects),
