@@ -91,7 +91,7 @@ def test_a_region_is_right_in_each_type(
 
 def built(model: Path, folder: Path, **options: OptionValue) -> Bundle:
     request = request_for(model, "local-vulkan")
-    plan = product_of(request.board).plan(request.board, OffloadWishes())
+    plan = product_of(request.board).plan(request.board, OffloadWishes(asked=("ncnn",)))
     own = {**plan.options["ncnn"], **options}
     plan = replace(plan, rates=EVERYTHING_PAYS, options={"ncnn": own})
     return build(replace(request, offload=plan), folder, isolated=False).bundle
