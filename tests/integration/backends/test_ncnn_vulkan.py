@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import helper
 from support.building import request_for, run_edgekit, write_model
 from support.ncnn_lab import RegionRunner, ncnn_selection
 from support.needs import needs
@@ -22,7 +22,6 @@ from edgekit.building.build import build
 from edgekit.building.product import OffloadWishes
 from edgekit.building.products import product_of
 from edgekit.bundle.folder import Bundle
-from edgekit.cross.library_code import is_program
 from edgekit.devices.base import BenchPlan
 from edgekit.devices.local.device import LocalDevice
 from edgekit.models.model import import_model, open_model
@@ -142,36 +141,10 @@ def test_without_a_driver_a_region_runs_on_the_cpu_and_says_so_once(
     assert samples.told == ()
 
 
-def branching_network() -> onnx.ModelProto:
-    """A model that TVM's virtual machine runs, and that listens in another way."""
-    weights = {
-        "w": RANDOM.standard_normal((4, 3, 3, 3)).astype("float32"),
-        "zero": np.zeros((), np.float32),
-    }
-    ways = [
-        helper.make_graph(
-            [helper.make_node(operator, ["b"], [operator])],
-            operator,
-            [],
-            [helper.make_tensor_value_info(operator, TensorProto.FLOAT, [1, 4, 8, 8])],
-        )
-        for operator in ("Neg", "Relu")
-    ]
-    nodes = [
-        helper.make_node("Conv", ["x", "w"], ["a"], pads=[1] * 4),
-        helper.make_node("Sigmoid", ["a"], ["b"]),
-        helper.make_node("ReduceSum", ["x"], ["total"], keepdims=0),
-        helper.make_node("Greater", ["total", "zero"], ["more"]),
-        helper.make_node("If", ["more"], ["y"], then_branch=ways[0], else_branch=ways[1]),
-    ]
-    return onnx_model(nodes, {"x": [1, 3, 8, 8]}, ["y"], weights)
-
-
 def test_software_is_no_gpu_unless_the_profile_says_so(tmp_path: Path) -> None:
-    onnx.save(branching_network(), tmp_path / "net.onnx")
-    bundle = built(tmp_path / "net.onnx", tmp_path / "b", software_vulkan=False)
+    model = write_model(tmp_path / "net.onnx")
+    bundle = built(model, tmp_path / "b", software_vulkan=False)
     told: list[Event] = []
-    assert not is_program(bundle.library)
 
     assert verify(bundle, LocalDevice(), events=Events(told.append)).passed
 
