@@ -71,7 +71,7 @@ def load_tvm() -> types.ModuleType:
     try:
         with _without(*_UNUSED), _without_collections():
             import_module("tvm_ffi")
-            with _names_listed_once(), _without_ignored_errors():
+            with _names_listed_once(), _without_ignored_errors(), _without_type_checks():
                 return import_module("tvm")
     except (ImportError, OSError) as error:
         raise MissingToolError(
@@ -172,6 +172,23 @@ def _without_ignored_errors() -> Iterator[None]:
         registry.get_global_func = original
         for name in checked.keys() & found.keys():
             setattr(sys.modules["tvm.ir._ffi_api"], name.removeprefix("ir."), found[name])
+
+
+@contextmanager
+def _without_type_checks() -> Iterator[None]:
+    """Take away what compares each argument of a schedule's methods with its annotation.
+
+    A build calls these methods hundreds of times, with lists of other objects: the comparisons took
+    a third of the time of a small model. C++ checks its arguments by itself.
+    """
+    name = "tvm.s_tir.schedule._type_checker"
+    unchecked = types.ModuleType(name)
+    vars(unchecked)["type_checked"] = lambda method: method
+    sys.modules[name] = unchecked
+    try:
+        yield
+    finally:
+        del sys.modules[name]
 
 
 def load_tensor_intrinsics() -> types.ModuleType:

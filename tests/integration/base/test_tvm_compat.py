@@ -161,6 +161,21 @@ def test_tvm_still_ignores_errors_of_its_import_and_load_tvm_raises_none_in_cpp(
     assert cured == [0, plain[1]]
 
 
+def test_schedules_still_compare_arguments_with_annotations_and_load_tvm_leaves_that_out() -> None:
+    script = """
+        import sys
+        sys.modules["torch"] = None
+        from edgekit.base.tvm_compat import load_tvm
+        {how}
+        from tvm.s_tir import Schedule
+        checked = [method for method in vars(Schedule).values() if hasattr(method, "__wrapped__")]
+        print(len(checked) > 30, "tvm.s_tir.schedule._type_checker" in sys.modules)
+    """
+    plain, cured = (in_fresh_python(script.format(how=how)) for how in ("import tvm", "load_tvm()"))
+
+    assert (plain, cured) == ("True True", "False False")
+
+
 def test_the_tensor_intrinsics_still_walk_the_stack_for_every_function() -> None:
     script = """
         import inspect
