@@ -18,7 +18,7 @@ ARCHITECTURES := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/edgekit-tests/architectu
 export EDGEKIT_VENV := $(VENV)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-demo setup-dev libraries demo demo-local test test-fast test-slow test-all campaigns \
+.PHONY: help setup setup-demo setup-dev libraries demo demo-local test test-fast test-slow test-all test-varied campaigns \
         lint format coverage bench operator-tests vulkan-tests node-tests node-tests-twin tflite-tests torch-tests torch-architectures graph-tests model-tests model-table faults fuzz \
         test-pythons docs dist clean distclean
 
@@ -47,7 +47,6 @@ test: setup ## Run the tests
 	$(BUILD_LIBRARIES)
 	$(PYTEST) $(PARALLEL)
 
-test-slow test-all: export EDGEKIT_THOROUGH := 1
 # Half of the time of long tests is waiting: for devices, for time limits.
 test-slow test-all: WORKERS = $(shell n=$$(nproc); [ $$n -gt 3 ] && echo 5 || echo $$((n + 2)))
 test-slow: setup ## Run the long tests that `make test` leaves out
@@ -56,9 +55,14 @@ test-slow: setup ## Run the long tests that `make test` leaves out
 
 test-all: setup ## Run what CI runs: the tests and the long ones
 	$(BUILD_LIBRARIES)
-	$(PYTEST) $(PARALLEL) -m 'not nodes and not models and not operators'
+	$(PYTEST) $(PARALLEL) -m 'not nodes and not models and not operators and not varied'
 
-campaigns: operator-tests vulkan-tests node-tests node-tests-twin tflite-tests torch-tests torch-architectures graph-tests model-tests faults test-pythons ## Run the campaigns, which take hours
+test-varied: export EDGEKIT_THOROUGH := 1
+test-varied: setup ## Run the tests with all their seeds, shapes and random cases
+	$(BUILD_LIBRARIES)
+	$(PYTEST) $(PARALLEL) -m '(varied or hypothesis) and not operators'
+
+campaigns: test-varied operator-tests vulkan-tests node-tests node-tests-twin tflite-tests torch-tests torch-architectures graph-tests model-tests faults test-pythons ## Run the campaigns, which take hours
 
 libraries: setup ## Build what boards offload to, once for all checkouts (20 minutes; `make test` does it too)
 	$(BIN)/edgekit toolchains build local

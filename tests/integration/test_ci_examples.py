@@ -76,6 +76,7 @@ def test_both_pipelines_run_the_same() -> None:
     assert their.keys() == its.keys()
 
 
+@pytest.mark.slow
 @needs("ci-files", *CORTEX_M)
 def test_the_commands_of_a_pipeline_work_twice(tmp_path: Path) -> None:
     variables, commands = commands_of_gitlab()

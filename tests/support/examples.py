@@ -1,4 +1,5 @@
-"""How many random cases a property is tried with: some in `make test`, all in `make test-all`."""
+"""How many cases a test is tried with that differ in numbers alone: one or a third in every run,
+all of them in `make test-varied`."""
 
 from __future__ import annotations
 
@@ -21,9 +22,15 @@ def first_of(*values: Any) -> list[Any]:
     return [values[0], *(pytest.param(value, marks=pytest.mark.slow) for value in values[1:])]
 
 
+def one_of(*values: Any) -> list[Any]:
+    """Seeds, shapes and the like, of which the tests take the first, and `make test-varied` the
+    others."""
+    return [values[0], *(pytest.param(value, marks=pytest.mark.varied) for value in values[1:])]
+
+
 def a_third_of(values: Iterable[Any]) -> list[Any]:
-    """Parameters of which `make test` takes every third, and `make test-all` the others too."""
+    """Parameters of which the tests take every third, and `make test-varied` the others."""
     return [
-        value if number % 3 == 0 else pytest.param(value, marks=pytest.mark.slow)
+        value if number % 3 == 0 else pytest.param(value, marks=pytest.mark.varied)
         for number, value in enumerate(values)
     ]

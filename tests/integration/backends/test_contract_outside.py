@@ -61,6 +61,7 @@ def suite(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     return run
 
 
+@pytest.mark.slow
 def test_the_example_keeps_the_contract(
     suite: Callable[..., subprocess.CompletedProcess[str]],
 ) -> None:

@@ -16,7 +16,7 @@ from onnx import helper
 from support.building import script_on_threads
 from support.compiling import check_against_onnxruntime, compiled_from, random_array
 from support.emulated_arm import build_and_run
-from support.examples import examples, first_of
+from support.examples import examples, one_of
 from support.needs import ARM_PROGRAMS, needs
 from support.onnx_models import onnx_model
 from tvm import ir, relax, runtime, s_tir, target, te, tirx, topi
@@ -400,7 +400,7 @@ print("right")
 """
 
 
-@pytest.mark.parametrize("threads", first_of(2, 1, 4))
+@pytest.mark.parametrize("threads", one_of(2, 1, 4))
 def test_the_numbers_are_right_on_any_number_of_threads(threads: int) -> None:
     said = script_on_threads(ON_THREADS, threads, Path(__file__).parent)
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.examples import THOROUGH, examples
+from support.examples import examples, one_of
 from support.needs import import_needed
 
 from edgekit.base.errors import EdgekitError
@@ -472,14 +472,15 @@ def test_damaged_programs_are_refused_in_words(whole: Path, tmp_path: Path) -> N
             assert error.hint
 
 
+@pytest.mark.parametrize("rounds", one_of(2, 16))
 def test_programs_with_damaged_descriptions_are_refused_in_words(
-    whole: Path, tmp_path: Path
+    rounds: int, whole: Path, tmp_path: Path
 ) -> None:
     """The zip file is sound: what is damaged is what lies in it."""
     path = tmp_path / "m.pt2"
     contents = members(whole)
     # What passes the checks is converted, which takes seconds; each of the file's parts is damaged.
-    for number in range(120 if THOROUGH else 2 * len(contents)):
+    for number in range(rounds * len(contents)):
         which = number % len(contents)
         changed = [
             (name, damaged(content, number) if place == which and content else content)
