@@ -29,13 +29,17 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
-def request_(
-    tmp_path: Path, twin_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[BuildRequest]:
-    monkeypatch.setenv("EDGEKIT_STORE", f"sqlite:///{tmp_path / 'store.db'}")
+@pytest.fixture(scope="module", autouse=True)
+def twins(twin_cache: Path) -> Iterator[None]:
+    """The test that comes first starts the twin."""
     with twins_in(twin_cache):
-        yield request_for(write_model(tmp_path / "model.onnx"), BOARD)
+        yield
+
+
+@pytest.fixture
+def request_(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BuildRequest:
+    monkeypatch.setenv("EDGEKIT_STORE", f"sqlite:///{tmp_path / 'store.db'}")
+    return request_for(write_model(tmp_path / "model.onnx"), BOARD)
 
 
 def test_what_a_twin_measured_decides_for_twins_alone(request_: BuildRequest) -> None:

@@ -45,18 +45,6 @@ def _image() -> Image:
     return image
 
 
-def test_two_who_ask_at_once_get_one_build(cache: Path) -> None:
-    builders = [_build(), _build()]
-    assert [builder.wait(COMMAND_SECONDS) for builder in builders] == [0, 0]
-    # The log is begun anew by each build.
-    assert build_log(default_recipe()).read_text().count("$ mke2fs") == 1
-    made = _image().disk.stat().st_mtime_ns
-    ensure_image(default_recipe())
-    assert _image().disk.stat().st_mtime_ns == made
-    contents = json.loads((_image().folder / "image.json").read_text())
-    assert any(package.startswith("openssh-server_") for package in contents["packages"])
-
-
 def test_a_damaged_image_is_built_again(cache: Path) -> None:
     shared = shared_image(default_recipe())
     mine = cache / "twins" / shared.name
@@ -72,7 +60,9 @@ def test_a_damaged_image_is_built_again(cache: Path) -> None:
     assert kernel.stat().st_size == whole
 
 
-def test_a_build_that_was_killed_leaves_nothing_to_the_next(cache: Path) -> None:
+def test_builds_that_were_killed_leave_nothing_to_two_who_ask_at_once_and_get_one(
+    cache: Path,
+) -> None:
     for step in ("apt-get -q=2 download", "dpkg-deb", "mke2fs"):
         log = build_log(default_recipe())
         log.unlink(missing_ok=True)
@@ -84,7 +74,15 @@ def test_a_build_that_was_killed_leaves_nothing_to_the_next(cache: Path) -> None
         builder.wait()
         assert find_image(default_recipe()) is None
         eventually(lambda: processes_with(str(cache)) == [])
+    builders = [_build(), _build()]
+    assert [builder.wait(COMMAND_SECONDS) for builder in builders] == [0, 0]
+    # The log is begun anew by each build.
+    assert build_log(default_recipe()).read_text().count("$ mke2fs") == 1
+    made = _image().disk.stat().st_mtime_ns
     ensure_image(default_recipe())
+    assert _image().disk.stat().st_mtime_ns == made
+    contents = json.loads((_image().folder / "image.json").read_text())
+    assert any(package.startswith("openssh-server_") for package in contents["packages"])
     assert not [path for path in (cache / "twins").iterdir() if path.name.endswith("edgekit-tmp")]
 
 
