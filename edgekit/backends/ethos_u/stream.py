@@ -30,7 +30,8 @@ _NATURAL, _NATURAL_U85 = 2, 1
 _U85, _CHAINED = 2, 2
 TABLE_BYTES = 256
 _POOL_MODES, _ELEMENTWISE_MODES, _MULTIPLY = range(3), (0, 1, 2, 3, 4, 6), 0
-_POOL_MODES_U85, _TABLES_U85, _NEAREST_U85 = range(6), (0, 1, 4), 2
+_POOL_MODES_U85, _TABLES_U85, _RESIZE_MODES_U85 = range(6), (0, 1, 4), (0, 2)
+_COMPARISONS_U85 = (16, 17, 18, 19, 33, 34)
 
 
 class NotInterpreted(Exception):
@@ -211,10 +212,10 @@ def _check_u85(operation: Operation) -> None:
             raise NotInterpreted("its weights are no constants")
     elif command == OP_POOL and mode not in _POOL_MODES_U85:
         raise NotInterpreted(f"it pools in the mode {mode}")
-    elif command == OP_ELEMENTWISE and mode not in _ELEMENTWISE_MODES:
+    elif command == OP_ELEMENTWISE and mode not in (*_ELEMENTWISE_MODES, *_COMPARISONS_U85):
         raise NotInterpreted(f"it computes elements in the mode {mode}")
-    elif command == OP_RESIZE and mode != _NEAREST_U85:
-        raise NotInterpreted("it resizes between pixels")
+    elif command == OP_RESIZE and mode not in _RESIZE_MODES_U85:
+        raise NotInterpreted("it repeats pixels")
     elif command not in (OP_POOL, OP_ELEMENTWISE, OP_RESIZE):
         raise NotInterpreted(f"it has the unknown operation {command:#x}")
 
@@ -243,7 +244,7 @@ def _check_u55(operation: Operation) -> None:
     elif command == OP_ELEMENTWISE:
         if mode not in _ELEMENTWISE_MODES:
             raise NotInterpreted(f"it computes elements in the mode {mode}")
-        if registers[_IFM_PRECISION] >> 2 & 3 and mode != _MULTIPLY:
+        if registers[_IFM_PRECISION] >> 2 & 3 == 1 and mode != _MULTIPLY:
             raise NotInterpreted("it computes elements of more than 8 bits")
     else:
         raise NotInterpreted(f"it has the unknown operation {command:#x}")

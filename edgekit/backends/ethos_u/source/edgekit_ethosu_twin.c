@@ -174,22 +174,52 @@ static int64_t combined(const operation *o, int32_t y, int32_t x, int32_t c) {
     case MODE_MIN: return a < b ? a : b;
     case MODE_MAX: return a > b ? a : b;
     case MODE_SUB: return a - b;
+    case MODE_EQUAL: return -(a == b);
+    case MODE_NOT_EQUAL: return -(a != b);
+    case MODE_AT_LEAST: return -(a >= b);
+    case MODE_MORE: return -(a > b);
+    case MODE_AND: return a & b;
+    case MODE_OR: return a | b;
     default: return a + b;
   }
+}
+
+static int32_t within(const axis *a, int32_t place) {
+  return place < 0 ? 0 : place > a->limit ? a->limit : place;
 }
 
 /* The nearest pixel along one axis. */
 static int32_t nearest(const axis *a, int32_t k) {
   const int32_t at = k * a->step + a->offset + a->numerator; /* positive */
-  const int32_t place = (2 * at + a->numerator) / (2 * a->numerator) - 1;
-  return place < 0 ? 0 : place > a->limit ? a->limit : place;
+  return within(a, (2 * at + a->numerator) / (2 * a->numerator) - 1);
+}
+
+/* Between two pixels along one axis: the first of them, and the weight of the second. */
+static int32_t between(const axis *a, int32_t k, int32_t *weight) {
+  const int32_t at = k * a->step + a->offset + a->numerator;
+  *weight = at % a->numerator;
+  return at / a->numerator - 1;
+}
+
+static int64_t resized(const operation *o, int32_t y, int32_t x, int32_t c) {
+  const axis *const down = &o->resize_y, *const right = &o->resize_x;
+  if (o->mode != RESIZE_BILINEAR) return load(&o->in, nearest(down, y), nearest(right, x), c);
+  int32_t weights[2][2];
+  const int32_t row = between(down, y, &weights[0][1]), column = between(right, x, &weights[1][1]);
+  int64_t sum = 0;
+  weights[0][0] = down->numerator - weights[0][1];
+  weights[1][0] = right->numerator - weights[1][1];
+  for (int k = 0; k < 4; ++k) {
+    const int64_t value = load(&o->in, within(down, row + k / 2), within(right, column + k % 2), c);
+    sum += value * weights[0][k / 2] * weights[1][k % 2];
+  }
+  return sum;
 }
 
 static int64_t before_scaling(const operation *o, int32_t y, int32_t x, int32_t c) {
   if (o->command == OP_ELEMENTWISE) return combined(o, y, x, c);
-  if (o->command != OP_RESIZE) return accumulated(o, y, x, c);
-  const int32_t row = nearest(&o->resize_y, y), column = nearest(&o->resize_x, x);
-  return (load(&o->in, row, column, c) - o->in.zero_point) * 65536;
+  if (o->command == OP_RESIZE) return resized(o, y, x, c) * 65536; /* which its shift takes back */
+  return accumulated(o, y, x, c);
 }
 
 /* Add the bias of a channel, and scale by its factor where it has one. */
