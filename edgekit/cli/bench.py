@@ -399,14 +399,25 @@ def _render_profile(console: Console, report: BenchReport, profile: Profile) -> 
     )
 
     def row(
-        name: str, owner: str, calls: float | None, seconds: float, of_best: float | None = None
+        name: str,
+        owner: str,
+        calls: float | None,
+        seconds: float,
+        of_best: float | None = None,
+        on_device: float | None = None,
     ) -> tuple[object, ...]:
         share = seconds / median if median else 0.0
         best = None if of_best is None else percent(of_best)
-        return name, owner, calls and number(calls), *_signed(seconds, share), best
+        device = None if on_device is None else duration(on_device)
+        times = (*_signed(seconds, share), best)
+        return name, owner, calls and number(calls), *times, *((device,) if has_device else ())
 
     shown, more = profile.kernels[:_SHOWN_KERNELS], profile.kernels[_SHOWN_KERNELS:]
-    rows = [row(_title(one), one.owner, one.calls, one.seconds, one.of_best) for one in shown]
+    has_device = any(one.device_seconds is not None for one in profile.kernels)
+    rows = [
+        row(_title(one), one.owner, one.calls, one.seconds, one.of_best, one.device_seconds)
+        for one in shown
+    ]
     if more:
         calls, seconds = sum(one.calls for one in more), sum(one.seconds for one in more)
         rows.append(row(f"({len(more)} more)", "", calls, seconds))
@@ -414,8 +425,9 @@ def _render_profile(console: Console, report: BenchReport, profile: Profile) -> 
         rows.append(row("(copies and checks)", "", None, profile.copies))
     between = "(not in steps)" if profile.rest >= 0 else "(cost of profiling)"
     rows.append(row(between, "", None, profile.rest))
-    columns = ("layers", "run by", "calls", "time", "share", "of best")
-    numbers = ("calls", "time", "share", "of best")
+    device = ("on the GPU",) if has_device else ()
+    columns = ("layers", "run by", "calls", "time", "share", "of best", *device)
+    numbers = ("calls", "time", "share", "of best", *device)
     console.table(columns, rows, right=numbers, spare=("calls", "of best"))
 
 

@@ -24,6 +24,8 @@ class KernelTime:
     """Number of calls in all profiled inferences."""
     nanoseconds: Annotated[int, Range(0, 1 << 62)]
     """Time in the kernel in one inference, all calls together: the median of the inferences."""
+    device_nanoseconds: Annotated[int, Range(0, 1 << 62)] | None = None
+    """Time in it by the clock of a GPU that ran it; None without one."""
 
 
 _Nanoseconds = Annotated[int, Range(0, 1 << 62)]

@@ -152,6 +152,8 @@ class KernelShare:
     of_best: float | None = None
     """What it reaches of the most that steps of this run reached, in operations and in bytes a
     second; None if its work is unknown, or it is too short to be judged."""
+    device_seconds: float | None = None
+    """Seconds per inference by the clock of the GPU that ran its kernels; None without one."""
 
 
 @dataclass(frozen=True)

@@ -136,4 +136,5 @@ def _share(
         calls=one.calls / times.inferences,
         seconds=seconds,
         share=seconds / median if median else 0.0,
+        device_seconds=None if one.device_nanoseconds is None else one.device_nanoseconds / 1e9,
     )

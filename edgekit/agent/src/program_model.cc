@@ -33,6 +33,9 @@ class ProgramModel : public Model {
     step_ = Symbol<decltype(edgekit_run_step)>(library, "edgekit_run_step");
     input_ = Symbol<decltype(edgekit_input)>(library, "edgekit_input");
     output_ = Symbol<decltype(edgekit_output)>(library, "edgekit_output");
+    // Absent in a model that an older edgekit built.
+    on_device_ = reinterpret_cast<decltype(edgekit_device_nanoseconds)*>(
+        dlsym(library, "edgekit_device_nanoseconds"));
     error_ = Symbol<decltype(edgekit_error)>(library, "edgekit_error");
     destroy_ = Symbol<decltype(edgekit_destroy)>(library, "edgekit_destroy");
     // Sends the host a progress message of a region that takes long.
@@ -84,6 +87,7 @@ class ProgramModel : public Model {
     const int64_t cost = CostOfTheClock();
     std::vector<int64_t> starts(info_->steps);
     std::vector<std::vector<int64_t>> taken(info_->steps, std::vector<int64_t>(runs));
+    std::vector<std::vector<int64_t>> on_device = taken;
     for (size_t run = 0; run < runs; ++run) {
       const int64_t began = Now();
       for (unsigned k = 0; k < info_->inputs; ++k) {
@@ -93,6 +97,7 @@ class ProgramModel : public Model {
         const int64_t started = Now();
         const int status = step_(program_, step);
         taken[step][run] = std::max<int64_t>(Now() - started - cost, 0);
+        if (on_device_ != nullptr) on_device[step][run] = on_device_(program_);
         Check(status);
         starts[step] = started - began;
       }
@@ -108,11 +113,13 @@ class ProgramModel : public Model {
     }
     std::string list;
     for (unsigned step = 0; step < info_->steps; ++step) {
-      list += (list.empty() ? "" : ", ") + Object()
-                                               .Text("name", info_->step[step])
-                                               .Int("calls", static_cast<int64_t>(runs))
-                                               .Int("nanoseconds", Median(taken[step]))
-                                               .Str();
+      Object one;
+      one.Text("name", info_->step[step])
+          .Int("calls", static_cast<int64_t>(runs))
+          .Int("nanoseconds", Median(taken[step]));
+      const int64_t device = Median(on_device[step]);
+      if (device > 0) one.Int("device_nanoseconds", device);
+      list += (list.empty() ? "" : ", ") + one.Str();
     }
     return {"[" + list + "]", "[" + timeline + "]"};
   }
@@ -140,6 +147,7 @@ class ProgramModel : public Model {
   decltype(edgekit_run_step)* step_;
   decltype(edgekit_input)* input_;
   decltype(edgekit_output)* output_;
+  decltype(edgekit_device_nanoseconds)* on_device_;
   decltype(edgekit_error)* error_;
   decltype(edgekit_destroy)* destroy_;
   edgekit_program* program_;

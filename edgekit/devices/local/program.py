@@ -52,6 +52,11 @@ class Program:
         library.edgekit_create.argtypes = [ctypes.c_void_p, ctypes.c_int]
         library.edgekit_run.argtypes = [ctypes.c_void_p] * 3
         library.edgekit_run_step.argtypes = [ctypes.c_void_p, ctypes.c_uint]
+        self._on_device = getattr(library, "edgekit_device_nanoseconds", None)
+        """Absent in a bundle that an older edgekit built."""
+        if self._on_device is not None:
+            self._on_device.restype = ctypes.c_longlong
+            self._on_device.argtypes = [ctypes.c_void_p]
         library.edgekit_error.restype = ctypes.c_char_p
         library.edgekit_error.argtypes = [ctypes.c_void_p]
         library.edgekit_threads.argtypes = [ctypes.c_void_p]
@@ -102,7 +107,7 @@ class Program:
         """Return the median time of each step, and a timeline of the first `traced` inferences."""
         self._check(arrays)
         steps = range(self._info.steps)
-        started, taken = np.zeros((2, inferences, len(steps)), np.int64)
+        started, taken, on_device = np.zeros((3, inferences, len(steps)), np.int64)
         whole = np.zeros(inferences, np.int64)
         cost = self._cost_of_a_call()
         step = self._library.edgekit_run_step
@@ -116,12 +121,15 @@ class Program:
                 status = step(self._program, index)
                 taken[inference, index] = time.perf_counter_ns() - start
                 started[inference, index] = start - began
+                if self._on_device is not None:
+                    on_device[inference, index] = self._on_device(self._program)
                 if status:
                     raise RuntimeError(self._error())
             whole[inference] = time.perf_counter_ns() - began
             done(inference + 1)
         names = [self._info.step[index].decode() for index in steps]
-        return StepTimes(names, started, np.maximum(taken - cost, 0), whole).answer(traced)
+        taken = np.maximum(taken - cost, 0)
+        return StepTimes(names, started, taken, whole, on_device).answer(traced)
 
     def _cost_of_a_call(self) -> int:
         """Return the nanoseconds that a call through ctypes and the clock add to each step: the

@@ -20,6 +20,8 @@ class StepTimes:
     taken: Array
     whole: Array
     """The duration of each inference."""
+    on_device: Array | None = None
+    """What the kernels of each step took by a GPU's own clock; None without a GPU."""
 
     @classmethod
     def end_to_end(cls, names: Sequence[str], taken: Array) -> StepTimes:
@@ -30,11 +32,16 @@ class StepTimes:
     def answer(self, traced: int) -> dict[str, object]:
         """Return the medians, and a timeline of the first `traced` inferences."""
         medians = np.median(self.taken, axis=0)
+        kernels: list[dict[str, object]] = [
+            {"name": name, "calls": len(self.taken), "nanoseconds": int(nanoseconds)}
+            for name, nanoseconds in zip(self.names, medians, strict=True)
+        ]
+        if self.on_device is not None:
+            for kernel, nanoseconds in zip(kernels, np.median(self.on_device, axis=0), strict=True):
+                if nanoseconds > 0:
+                    kernel["device_nanoseconds"] = int(nanoseconds)
         return {
-            "kernels": [
-                {"name": name, "calls": len(self.taken), "nanoseconds": int(nanoseconds)}
-                for name, nanoseconds in zip(self.names, medians, strict=True)
-            ],
+            "kernels": kernels,
             "timeline": [
                 {
                     "nanoseconds": int(self.whole[k]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -218,6 +219,27 @@ def test_the_second_start_finds_the_kernels_of_the_first_and_damage_costs_only_t
     file.write_bytes(b"\xff" * 20)
     run()
     assert len(heard) >= 2
+
+
+def test_the_device_s_clock_times_kernels(bundle: Bundle) -> None:
+    inputs = [*map(np.ascontiguousarray, bundle.reference_inputs().values())]
+    (wanted,) = bundle.reference_outputs().values()
+    program = Program(str(bundle.library), 1, lambda text: None)
+
+    for _ in range(2):
+        (kernel,) = program.profile(inputs, 5, 0, lambda done: None)["kernels"]  # type: ignore[misc]
+        assert 0 < kernel["device_nanoseconds"] <= kernel["nanoseconds"]
+
+    program.prepare(inputs)()
+    np.testing.assert_allclose(program.outputs()[0], wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_a_profile_shows_time_on_the_gpu(bundle: Bundle, tmp_path: Path) -> None:
+    options = ("--runs", "3", "--profile", "3", "--json")
+    told = run_edgekit("bench", str(bundle.path), *options, folder=tmp_path)
+
+    (kernel,) = json.loads(told.out)["profile"]["kernels"]
+    assert 0 < kernel["device_seconds"] <= kernel["seconds"]
 
 
 def test_kernels_of_a_gpu_are_not_tuned(tmp_path: Path) -> None:

@@ -85,6 +85,9 @@ int edgekit_run_sizes(edgekit_program *program, const void *const *inputs,
 /* As edgekit_run, one step at a time, for measuring and debugging: copy the inputs into the arena first. */
 int edgekit_run_step(edgekit_program *program, unsigned step);
 
+/* What the last step's kernels took by the clock of a GPU; 0 if it had none. */
+long long edgekit_device_nanoseconds(const edgekit_program *program);
+
 /* Hears, from any thread, what a part of the model says that takes minutes to begin, such as building
    an engine. What begins with "note: " or "warning: " says how a part runs, such as on which GPU.
    Without a listener it goes to stderr. */

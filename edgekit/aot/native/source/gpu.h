@@ -52,6 +52,11 @@ void edgekit_gpu_close(edgekit_gpu *gpu);
 int edgekit_gpu_begin(edgekit_gpu *gpu, int with_inputs);
 int edgekit_gpu_end(edgekit_gpu *gpu);
 
+/* From here on the device's clock times kernels: what those of the last run took, in nanoseconds; 0
+   where none ran, and before. */
+int edgekit_gpu_measure(edgekit_gpu *gpu);
+long long edgekit_gpu_nanoseconds(const edgekit_gpu *gpu);
+
 /* Starts kernels, which run one after the other. */
 int edgekit_gpu_launch(edgekit_gpu *gpu, unsigned first, unsigned count);
 

@@ -25,6 +25,9 @@ struct edgekit_gpu {
   cl_memory arena, weights;
   cl_memory *span;
   cl_kernel *kernel; /* of each launch, with its arguments */
+  cl_event *event;   /* of each launch of this run, where kernels are timed */
+  int measures;
+  long long nanoseconds;
   unsigned char *host;
   int shares; /* whether `host` is the device's memory: then it is mapped, and else it is copied */
   int lent;   /* whether the host has the inputs and outputs */
@@ -317,8 +320,9 @@ edgekit_gpu *edgekit_gpu_open(unsigned char **arena, char *why, size_t size) {
     gpu->why_size = size;
     gpu->span = calloc(edgekit_on_gpu.spans + 1, sizeof *gpu->span);
     gpu->kernel = calloc(edgekit_on_gpu.launches + 1, sizeof *gpu->kernel);
+    gpu->event = calloc(edgekit_on_gpu.launches + 1, sizeof *gpu->event);
   }
-  if (gpu == NULL || gpu->span == NULL || gpu->kernel == NULL)
+  if (gpu == NULL || gpu->span == NULL || gpu->kernel == NULL || gpu->event == NULL)
     snprintf(why, size, "there is no memory for the program");
   else if (opened(gpu, arena) == EDGEKIT_OK && edgekit_gpu_end(gpu) == EDGEKIT_OK)
     return gpu;
@@ -336,6 +340,8 @@ void edgekit_gpu_close(edgekit_gpu *gpu) {
   }
   for (unsigned k = 0; gpu->kernel != NULL && k < edgekit_on_gpu.launches; ++k)
     if (gpu->kernel[k] != NULL) cl.clReleaseKernel(gpu->kernel[k]);
+  for (unsigned k = 0; gpu->event != NULL && k < edgekit_on_gpu.launches; ++k)
+    if (gpu->event[k] != NULL) cl.clReleaseEvent(gpu->event[k]);
   for (unsigned k = 0; gpu->span != NULL && k < edgekit_on_gpu.spans; ++k)
     if (gpu->span[k] != NULL) cl.clReleaseMemObject(gpu->span[k]);
   if (gpu->program != NULL) cl.clReleaseProgram(gpu->program);
@@ -343,6 +349,7 @@ void edgekit_gpu_close(edgekit_gpu *gpu) {
   if (gpu->weights != NULL) cl.clReleaseMemObject(gpu->weights);
   if (gpu->queue != NULL) cl.clReleaseCommandQueue(gpu->queue);
   if (gpu->context != NULL) cl.clReleaseContext(gpu->context);
+  free(gpu->event);
   free(gpu->kernel);
   free(gpu->span);
   free(gpu->own);
@@ -383,6 +390,36 @@ static int to_device(edgekit_gpu *gpu, const unsigned *spans, unsigned count, in
   return EDGEKIT_OK;
 }
 
+/* A queue that times kernels may be slower, so that only what is measured by steps gets one. */
+int edgekit_gpu_measure(edgekit_gpu *gpu) {
+  cl_int code = CL_SUCCESS;
+  if (gpu->measures) return EDGEKIT_OK;
+  cl_queue queue =
+      cl.clCreateCommandQueue(gpu->context, gpu->device, CL_QUEUE_PROFILING_ENABLE, &code);
+  if (queue == NULL) return explained(gpu, code, "make a queue that times kernels");
+  cl.clFinish(gpu->queue);
+  cl.clReleaseCommandQueue(gpu->queue);
+  gpu->queue = queue;
+  gpu->measures = 1;
+  return EDGEKIT_OK;
+}
+
+long long edgekit_gpu_nanoseconds(const edgekit_gpu *gpu) { return gpu->nanoseconds; }
+
+/* Adds up what the device's clock says of the kernels that have ended. */
+static void add_up(edgekit_gpu *gpu) {
+  gpu->nanoseconds = 0;
+  for (unsigned k = 0; gpu->measures && k < edgekit_on_gpu.launches; ++k) {
+    cl_ulong start = 0, end = 0;
+    if (gpu->event[k] == NULL) continue;
+    cl.clGetEventProfilingInfo(gpu->event[k], CL_PROFILING_COMMAND_START, sizeof start, &start, NULL);
+    cl.clGetEventProfilingInfo(gpu->event[k], CL_PROFILING_COMMAND_END, sizeof end, &end, NULL);
+    cl.clReleaseEvent(gpu->event[k]);
+    gpu->event[k] = NULL;
+    if (end > start) gpu->nanoseconds += (long long)(end - start);
+  }
+}
+
 int edgekit_gpu_begin(edgekit_gpu *gpu, int with_inputs) {
   const edgekit_lending *ends = &edgekit_on_gpu.ends;
   const int is_lent = gpu->lent;
@@ -399,6 +436,7 @@ int edgekit_gpu_end(edgekit_gpu *gpu) {
     status = to_host(gpu, ends->written, ends->writes, CL_MAP_READ | CL_MAP_WRITE);
   if (status == EDGEKIT_OK && cl.clFinish(gpu->queue) != CL_SUCCESS)
     status = explained(gpu, CL_DEVICE_NOT_AVAILABLE, "finish its kernels");
+  add_up(gpu);
   gpu->lent = status == EDGEKIT_OK;
   return status;
 }
@@ -406,8 +444,11 @@ int edgekit_gpu_end(edgekit_gpu *gpu) {
 int edgekit_gpu_launch(edgekit_gpu *gpu, unsigned first, unsigned count) {
   for (unsigned k = first; k < first + count; ++k) {
     const edgekit_launch *launch = &edgekit_on_gpu.launch[k];
-    const cl_int code = cl.clEnqueueNDRangeKernel(gpu->queue, gpu->kernel[k], 3, NULL, launch->all,
-                                                  launch->group, 0, NULL, NULL);
+    if (gpu->event[k] != NULL) cl.clReleaseEvent(gpu->event[k]); /* of a run that failed */
+    gpu->event[k] = NULL;
+    const cl_int code =
+        cl.clEnqueueNDRangeKernel(gpu->queue, gpu->kernel[k], 3, NULL, launch->all, launch->group, 0,
+                                  NULL, gpu->measures ? &gpu->event[k] : NULL);
     if (code != CL_SUCCESS) return explained(gpu, code, "run a kernel");
   }
   return EDGEKIT_OK;

@@ -28,6 +28,9 @@ enum {
   CL_INVALID_BUFFER_SIZE = -61,
 
   CL_TRUE = 1,
+  CL_QUEUE_PROFILING_ENABLE = 1 << 1,
+  CL_PROFILING_COMMAND_START = 0x1282,
+  CL_PROFILING_COMMAND_END = 0x1283,
   CL_PLATFORM_NAME = 0x0902,
   CL_DEVICE_TYPE_GPU = 1 << 2,
   CL_DEVICE_TYPE_ANY = 2 | 4 | 8, /* CPUs, GPUs and accelerators */
@@ -91,6 +94,8 @@ enum {
      cl_event *, cl_int *))                                                                          \
   F(cl_int, clEnqueueUnmapMemObject,                                                                 \
     (cl_queue, cl_memory, void *, cl_uint, const cl_event *, cl_event *))                            \
+  F(cl_int, clGetEventProfilingInfo, (cl_event, cl_uint, size_t, void *, size_t *))                  \
+  F(cl_int, clReleaseEvent, (cl_event))                                                              \
   F(cl_int, clFinish, (cl_queue))                                                                    \
   F(cl_int, clReleaseKernel, (cl_kernel))                                                            \
   F(cl_int, clReleaseProgram, (cl_program))                                                          \

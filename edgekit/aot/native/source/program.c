@@ -112,8 +112,16 @@ int edgekit_run_step(edgekit_program *program, unsigned step) {
     snprintf(program->error, sizeof program->error, "there is no step %u", step);
     return EDGEKIT_NO_SUCH_STEP;
   }
+  if (program->gpu != NULL) {
+    const int status = edgekit_gpu_measure(program->gpu);
+    if (status != EDGEKIT_OK) return status;
+  }
   resolve(program, NULL, NULL);
   return run_steps(program, step, step + 1);
+}
+
+long long edgekit_device_nanoseconds(const edgekit_program *program) {
+  return program->gpu == NULL ? 0 : edgekit_gpu_nanoseconds(program->gpu);
 }
 
 edgekit_gpu *edgekit_gpu_of(edgekit_program *program) { return program->gpu; }
