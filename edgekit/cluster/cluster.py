@@ -30,13 +30,12 @@ from edgekit.cluster.carried import pack
 from edgekit.cluster.certificates import Credentials, read_credentials
 from edgekit.cluster.fitness import TOPIC, Fitness, Needs
 from edgekit.cluster.place import Place, Running
-from edgekit.cluster.serving import SETTINGS, hush, security_of
+from edgekit.cluster.serving import SECONDS_TO_CONNECT, SETTINGS, hush, security_of
 from edgekit.cluster.starting import started
 from edgekit.cluster.task import Order, ResultT, Task, Unfit, perform, receive
 
 _LOOK_SECONDS = 2.0
 """The time between looks at the workers."""
-_SECONDS_TO_CONNECT = 30.0
 _SECONDS_WITHOUT_WORKERS = 900.0
 """The longest wait for a scheduler and a worker: what was measured is kept anyway."""
 _MOST_STRANDINGS = 2
@@ -63,6 +62,8 @@ class _Link:
     """A connection to a scheduler; a lost one is replaced."""
 
     client: Any
+    scheduler: str
+    """The id of the scheduler: Dask's client may find another one by itself, without the tasks."""
     workers: dict[str, int]
     """The lanes of the fitting workers, by address."""
     sent: dict[str, Any] = field(default_factory=dict)
@@ -181,7 +182,7 @@ class Cluster:
             while not is_done.wait(_LOOK_SECONDS):
                 if self._closed.is_set():
                     raise ClusterClosed
-                if link.is_lost:
+                if link.is_lost or self._link is not link:
                     raise CommClosedError("the scheduler is gone")
                 # Dask does not look again at tasks for which there was no worker.
                 if link.workers and not able & set(link.workers) and _is_stranded(link, future):
@@ -244,7 +245,7 @@ class Cluster:
                 client = distributed.Client(
                     self.address,
                     security=self._security,
-                    timeout=_SECONDS_TO_CONNECT,
+                    timeout=SECONDS_TO_CONNECT,
                     set_as_default=False,
                 )
         except (OSError, TimeoutError, asyncio.TimeoutError) as error:
@@ -254,7 +255,7 @@ class Cluster:
                 details=(str(error)[:500],),
             ) from error
         client.register_plugin(Fitness(self._needs), name=self._needs.resource)
-        return _Link(client, self._fitting_workers(client))
+        return _Link(client, _scheduler_of(client), self._fitting_workers(client))
 
     def _read_problems(self, client: Any) -> None:
         """Tell which workers are left out. A subscription would miss what came before it."""
@@ -270,10 +271,15 @@ class Cluster:
 
     def _watch_workers(self) -> None:
         while not self._closed.wait(_LOOK_SECONDS):
-            link = self._link
-            with suppress(*_LOST, RuntimeError, ValueError):
+            link, is_other = self._link, False
+            # A client that loses its scheduler meanwhile has none to ask: AttributeError.
+            with suppress(*_LOST, RuntimeError, ValueError, AttributeError):
                 link.workers = self._fitting_workers(link.client)
                 self._read_problems(link.client)
+                is_other = _scheduler_of(link.client) != link.scheduler
+            if link.is_lost or is_other:
+                with suppress(ClusterClosed, DeviceError):
+                    self._lost(link, None)
 
     def _fitting_workers(self, client: Any) -> dict[str, int]:
         found = client.scheduler_info(n_workers=-1).get("workers", {})
@@ -289,6 +295,10 @@ class Cluster:
         if key not in self._hashes:
             self._hashes[key] = sha256_file(path)
         return self._hashes[key]
+
+
+def _scheduler_of(client: Any) -> str:
+    return str(client.scheduler_info(n_workers=1).get("id", ""))
 
 
 def _is_stranded(link: _Link, future: Any) -> bool:

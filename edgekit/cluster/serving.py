@@ -27,6 +27,7 @@ _LARGEST = 1_000_000
 _AGAIN_SECONDS = (1.0, 2.0, 5.0, 10.0)
 """Waits between a worker's attempts to reach its scheduler again."""
 
+SECONDS_TO_CONNECT = 10.0
 _PAGES = "distributed.scheduler.http.routes"
 SETTINGS = {
     # A task that two workers died of is at fault.
@@ -34,7 +35,9 @@ SETTINGS = {
     # A worker whose network was cut.
     "distributed.scheduler.worker-ttl": "60s",
     "distributed.comm.require-encryption": True,
-    "distributed.comm.timeouts.connect": "30s",
+    # The waits between attempts double as long as this: a scheduler that was gone for a minute
+    # would be looked for a minute later.
+    "distributed.comm.timeouts.connect": f"{SECONDS_TO_CONNECT:g}s",
     "distributed.comm.timeouts.tcp": "30s",
     "distributed.admin.tick.limit": "30s",
     # Pages that need no certificate; a dashboard that is asked for needs them.
@@ -117,11 +120,11 @@ def run_scheduler(
         async with scheduler:
             page = f"http://127.0.0.1:{scheduler.services['dashboard'].port}/status"
             started(Serving(scheduler.address, None if dashboard is None else page))
-            await _finished(scheduler, until_input_ends)
+            await scheduler.finished()
 
     pages = {} if dashboard is None else {_PAGES: dask.config.get(_PAGES)}
     with dask.config.set({**SETTINGS, **pages}):
-        _run(serve(), f"a scheduler can't listen at {listen}")
+        _run(serve(), until_input_ends, f"a scheduler can't listen at {listen}")
 
 
 def run_worker(
@@ -154,52 +157,17 @@ def run_worker(
                 async with worker:
                     events.note(f"works for {address} as {worker.address}")
                     attempt = 0
-                    if await _finished(worker, until_input_ends):
-                        return
+                    await worker.finished()
                 reason = "the connection ended"
             except (OSError, TimeoutError, asyncio.TimeoutError, RuntimeError) as error:
                 reason = str(error).strip().splitlines()[0][:300] if str(error) else "no answer"
             wait = _AGAIN_SECONDS[min(attempt, len(_AGAIN_SECONDS) - 1)]
             attempt += 1
             events.warn(f"{address} is not there: {reason}; tries again in {wait:g} s")
-            if not until_input_ends:
-                await asyncio.sleep(wait)
-            elif await _input_ends(wait):
-                return
+            await asyncio.sleep(wait)
 
     with scratch_directory(cache_dir() / "cluster") as folder, dask.config.set(SETTINGS):
-        _run(serve(str(folder)), f"a worker can't work for {address}")
-
-
-async def _finished(server: Any, until_input_ends: bool) -> bool:
-    """Wait for the end of a server; True if the input's end asked for it."""
-    ends: list[asyncio.Future[Any]] = [asyncio.ensure_future(server.finished())]
-    if until_input_ends:
-        ends.append(asyncio.ensure_future(_input_ends(None)))
-    done, left = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-    for other in left:
-        other.cancel()
-    return ends[0] not in done
-
-
-async def _input_ends(seconds: float | None) -> bool:
-    """Return whether the standard input ends in time."""
-    loop = asyncio.get_running_loop()
-    ended = asyncio.Event()
-
-    def read() -> None:
-        if not os.read(0, 65536):
-            loop.remove_reader(0)
-            ended.set()
-
-    loop.add_reader(0, read)
-    try:
-        await asyncio.wait_for(ended.wait(), seconds)
-    except (TimeoutError, asyncio.TimeoutError):
-        return False
-    finally:
-        loop.remove_reader(0)
-    return True
+        _run(serve(str(folder)), until_input_ends, f"a worker can't work for {address}")
 
 
 def own_address(host: str) -> str:
@@ -216,9 +184,31 @@ def own_address(host: str) -> str:
         ) from error
 
 
-def _run(serving: Coroutine[Any, Any, None], failure: str) -> None:
+def _run(serving: Coroutine[Any, Any, None], until_input_ends: bool, failure: str) -> None:
     hush()
     try:
-        asyncio.run(serving)
+        asyncio.run(_serve_until_input_ends(serving) if until_input_ends else serving)
     except OSError as error:
         raise DeviceError(f"{failure}: {error.strerror or error}", hint=None) from error
+
+
+async def _serve_until_input_ends(serving: Coroutine[Any, Any, None]) -> None:
+    """Serve, and stop when the standard input ends, at whatever stage that is."""
+    task = asyncio.ensure_future(serving)
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+
+    def read() -> None:
+        if not os.read(0, 65536):
+            loop.remove_reader(0)
+            ended.set()
+            task.cancel()
+
+    loop.add_reader(0, read)
+    try:
+        await task
+    except asyncio.CancelledError:
+        if not ended.is_set():
+            raise
+    finally:
+        loop.remove_reader(0)

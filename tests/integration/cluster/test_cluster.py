@@ -14,7 +14,11 @@ from pathlib import Path
 import pytest
 from support.needs import needs
 
-pytestmark = needs("dask")
+pytestmark = [
+    needs("dask"),
+    # What watches the workers must not end by an error that nobody sees.
+    pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning"),
+]
 
 WORKERS = 2
 
@@ -142,6 +146,11 @@ def test_a_killed_scheduler_loses_and_doubles_no_answer(tmp_path: Path) -> None:
         wait_for(lambda: sum(answer.done() for answer in answers) >= 3)
         os.kill(scheduler.process.pid, signal.SIGKILL)
         assert sorted(answer.result(120) for answer in answers) == list(range(12))
+        # A scheduler that goes while nothing is under way is looked for too.
+        first = running._link
+        os.kill(scheduler.process.pid, signal.SIGKILL)
+        wait_for(lambda: running._link is not first and running.width == WORKERS)
+        assert running.run(Note(str(log), 12), {}) == 12
 
 
 def test_a_worker_without_disk_gets_no_tasks(
@@ -205,7 +214,7 @@ def test_without_its_certificate_nobody_gets_in(
     from edgekit.cluster.cluster import Cluster
 
     address = cluster[1].address
-    monkeypatch.setattr("edgekit.cluster.cluster._SECONDS_TO_CONNECT", 2.0)
+    monkeypatch.setattr("edgekit.cluster.cluster.SECONDS_TO_CONNECT", 2.0)
     with pytest.raises(DeviceError, match="does not answer"):
         Cluster(address, make_certificates()["client"], HERE)
     with pytest.raises(OSError):
