@@ -354,10 +354,13 @@ def gate_command(device: str | None) -> None:
     help="Port to listen on; 0 takes any free one.",
 )
 @click.option("--store", "url", metavar="URL", help="The store, as for edgekit results.")
+@click.option("--dashboard", metavar="URL", default="", help="Link this page of Dask's cluster.")
 @click.option("--new-token", is_flag=True, help="Create a new token and revoke the old one.")
 @json_option
 @pass_console
-def web_command(console: Console, port: int, url: str | None, new_token: bool) -> None:
+def web_command(
+    console: Console, port: int, url: str | None, dashboard: str, new_token: bool
+) -> None:
     """Serve a page with devices, tuning sessions and results, and Prometheus metrics, on loopback.
 
     The printed address contains the access token. Prometheus sends it as a bearer token.
@@ -369,7 +372,13 @@ def web_command(console: Console, port: int, url: str | None, new_token: bool) -
         console.report(serving, lambda: _render_web(console, serving))
 
     store = choose_store(console.workspace.data.project, url)
-    serve_web(port, store, new_token=new_token, started=started, events=console.events)
+    serve_web(
+        *(port, store),
+        dashboard=dashboard,
+        new_token=new_token,
+        started=started,
+        events=console.events,
+    )
 
 
 @command.command("install", short_help="Write systemd units.")

@@ -25,11 +25,14 @@ _SHORT = 12
 RESERVE = "Reserve 1 h"
 
 
-def farm_page(status: FarmStatus) -> str:
+def farm_page(status: FarmStatus, dashboard: str = "") -> str:
+    """Show the devices, and where the cluster that compiles for them shows itself."""
+    cluster = f"<p><a href='{html_text(dashboard)}'>The cluster's dashboard</a></p>"
     body = (
         f"<p>Up for {duration(status.now - status.started)}, tracker at "
         f"<code>{html_text(status.tracker)}</code>. {LIVE_WORD}</p><p id='done' role='status'></p>"
         + live_part("/devices", devices_table(status))
+        + (cluster if dashboard else "")
     )
     return whole_page("Farm", body, live=True)
 

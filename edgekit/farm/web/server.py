@@ -22,9 +22,10 @@ from tornado.httpserver import HTTPServer
 from tornado.log import app_log
 from tornado.web import Application, HTTPError, RequestHandler
 
-from edgekit.base.errors import EdgekitError
+from edgekit.base.errors import EdgekitError, UsageError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import replace_file, storage_errors
+from edgekit.base.options import option
 from edgekit.base.own_listener import OwnListener, listen_on_loopback, port_error
 from edgekit.base.wording import duration
 from edgekit.devices.keeper_client import farm_folder
@@ -50,6 +51,7 @@ _RUNS_SHOWN = 200
 _SESSIONS_SHOWN = 10
 _LONGEST_SECONDS = 20.0
 """The time limit for a client to send its request, and to read the answer."""
+_LINK = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+(/[!-~]*)?")
 _LARGEST_REQUEST = 1 << 16
 _HEADERS = {
     "Server": "edgekit",
@@ -59,6 +61,15 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What the pages show beside the farm."""
+
+    store: str | None
+    dashboard: str = ""
+    """The URL of the page of a cluster that compiles."""
 
 
 @dataclass(frozen=True)
@@ -73,11 +84,17 @@ def serve_web(
     port: int,
     store: str | None,
     *,
+    dashboard: str = "",
     new_token: bool = False,
     started: Callable[[WebServing], None],
     events: Events = SILENT,
 ) -> None:
-    """Serve until interrupted."""
+    """Serve until interrupted. `dashboard` is the URL of a cluster's own page, to be linked."""
+    if dashboard and not _LINK.fullmatch(dashboard):
+        raise UsageError(
+            f"{option('dashboard', dashboard[:200])} is no address of a page",
+            hint="write the whole of it: http://127.0.0.1:8787/status",
+        )
     token = web_token(new=new_token)
     try:
         listener = listen_on_loopback(port, events.warn)
@@ -86,12 +103,12 @@ def serve_web(
     with listener:
         place = f"http://{LOOPBACK}:{listener.getsockname()[1]}"
         started(WebServing(f"{place}/?token={token}", f"{place}/metrics", token))
-        asyncio.run(_serve(listener, token, store))
+        asyncio.run(_serve(listener, token, Sources(store, dashboard)))
 
 
-async def _serve(listener: OwnListener, token: str, store: str | None) -> None:
+async def _serve(listener: OwnListener, token: str, sources: Sources) -> None:
     listener.setblocking(False)
-    every_path = (r".*", _Handler, {"token": token, "store": store})
+    every_path = (r".*", _Handler, {"token": token, "sources": sources})
     server = HTTPServer(
         # Requests may hold the token: none is logged.
         Application([every_path], log_function=lambda handler: None),
@@ -113,9 +130,9 @@ class _Refusal(HTTPError):
 class _Handler(RequestHandler):
     SUPPORTED_METHODS = ("GET", "POST")
 
-    def initialize(self, token: str, store: str | None) -> None:
+    def initialize(self, token: str, sources: Sources) -> None:
         self._token = token
-        self._store = store
+        self._sources = sources
 
     def set_default_headers(self) -> None:
         for name, value in _HEADERS.items():
@@ -132,7 +149,7 @@ class _Handler(RequestHandler):
             self.redirect(path, status=HTTPStatus.SEE_OTHER)
             return
         try:
-            kind, text = await _in_thread(lambda: _CONTENT[path](query, self._store))
+            kind, text = await _in_thread(lambda: _CONTENT[path](query, self._sources))
         except KeyError as error:
             raise _Refusal(HTTPStatus.NOT_FOUND, "There is no such page.") from error
         except EdgekitError as error:
@@ -208,32 +225,32 @@ def _in_thread(work: Callable[[], tuple[str, str]]) -> asyncio.Future[tuple[str,
     return asyncio.wrap_future(done)
 
 
-def _metrics(query: Query, store: str | None) -> tuple[str, str]:
+def _metrics(query: Query, sources: Sources) -> tuple[str, str]:
     text = as_metrics(farm_status())
-    if is_off(store):
+    if is_off(sources.store):
         return CONTENT_TYPE, text
     try:
-        running = running_now(store)
+        running = running_now(sources.store)
     except EdgekitError:
         running = None  # the metrics say so; the devices are shown
     return CONTENT_TYPE, text + tuning_metrics(running)
 
 
-def _comparison(query: Query, store: str | None) -> tuple[str, str]:
+def _comparison(query: Query, sources: Sources) -> tuple[str, str]:
     from edgekit.store.results import compare_results
 
-    comparison = compare_results(query["before"], query["after"], store)
+    comparison = compare_results(query["before"], query["after"], sources.store)
     return _HTML, page.comparison_page(comparison)
 
 
-def _run(query: Query, store: str | None) -> tuple[str, str]:
+def _run(query: Query, sources: Sources) -> tuple[str, str]:
     from edgekit.store.kept import kept_of_run
 
-    return _HTML, page.run_page(*kept_of_run(query["id"], store))
+    return _HTML, page.run_page(*kept_of_run(query["id"], sources.store))
 
 
-def _session(query: Query, store: str | None) -> tuple[str, str]:
-    return _HTML, tuning_page.session_page(show_session(query["id"], store))
+def _session(query: Query, sources: Sources) -> tuple[str, str]:
+    return _HTML, tuning_page.session_page(show_session(query["id"], sources.store))
 
 
 def _reserve(device: str) -> str:
@@ -263,21 +280,24 @@ _ACTIONS: dict[str, Callable[[str], str]] = {
     "/release": _release,
 }
 """What the buttons do with a device, and the sentence that says so."""
-_CONTENT: dict[str, Callable[[Query, str | None], tuple[str, str]]] = {
-    "/": lambda query, store: (_HTML, page.farm_page(farm_status())),
-    "/devices": lambda query, store: (_HTML, page.devices_table(farm_status())),
-    "/status.json": lambda query, store: (_JSON, json.dumps(asdict(farm_status()))),
+_CONTENT: dict[str, Callable[[Query, Sources], tuple[str, str]]] = {
+    "/": lambda query, sources: (_HTML, page.farm_page(farm_status(), sources.dashboard)),
+    "/devices": lambda query, sources: (_HTML, page.devices_table(farm_status())),
+    "/status.json": lambda query, sources: (_JSON, json.dumps(asdict(farm_status()))),
     "/metrics": _metrics,
-    "/tuning": lambda query, store: (_HTML, tuning_page.tuning_page(_curves(store))),
-    "/sessions": lambda query, store: (_HTML, tuning_page.sessions_part(_curves(store))),
-    "/sessions.json": lambda query, store: (_JSON, json.dumps([asdict(c) for c in _curves(store)])),
-    "/results": lambda query, store: (_HTML, page.results_page(_histories(store))),
+    "/tuning": lambda query, sources: (_HTML, tuning_page.tuning_page(_curves(sources.store))),
+    "/sessions": lambda query, sources: (_HTML, tuning_page.sessions_part(_curves(sources.store))),
+    "/sessions.json": lambda query, sources: (
+        _JSON,
+        json.dumps([asdict(c) for c in _curves(sources.store)]),
+    ),
+    "/results": lambda query, sources: (_HTML, page.results_page(_histories(sources.store))),
     "/compare": _comparison,
     "/run": _run,
     "/session": _session,
-    "/style.css": lambda query, store: ("text/css; charset=utf-8", styles() + markup.STYLE),
-    "/pictures.js": lambda query, store: (_SCRIPT, "\n".join(scripts())),
-    "/script.js": lambda query, store: (_SCRIPT, markup.SCRIPT),
+    "/style.css": lambda query, sources: ("text/css; charset=utf-8", styles() + markup.STYLE),
+    "/pictures.js": lambda query, sources: (_SCRIPT, "\n".join(scripts())),
+    "/script.js": lambda query, sources: (_SCRIPT, markup.SCRIPT),
 }
 """The functions that return the media type and text of each path; KeyError if the query lacks a
 parameter."""

@@ -302,13 +302,15 @@ def page(free: Farm) -> Iterator[Page]:
     for number in range(20):
         save_records(store, [], a_point(number))
     close_store(store)
-    process = free.web(url)
+    process = free.web(url, "--dashboard", "http://127.0.0.1:8787/status?a='b'")
     yield Page(process)
     process.end(signal.SIGINT)
 
 
 def test_the_page_shows_devices_and_results_to_whoever_has_the_token(page: Page) -> None:
     assert "desk" in page.seen("/")
+    link = "<a href='http://127.0.0.1:8787/status?a=&#x27;b&#x27;'>The cluster"
+    assert link in page.seen("/")
     assert "<span class='free'>free</span>" in page.seen("/devices")
     assert json.loads(page.seen("/status.json"))["devices"][0]["name"] == DEVICE
     assert 'edgekit_device_state{device="desk",board="local",state="free"} 1' in page.seen(
@@ -496,6 +498,12 @@ def test_a_token_outlives_the_page_until_another_one_is_asked_for(free: Farm) ->
         process.end(signal.SIGINT)
     first, again, new, after = tokens
     assert first == again != new == after
+
+
+def test_a_dashboard_that_is_no_page_is_refused(free: Farm) -> None:
+    done = free.run("web", "--dashboard", "javascript:alert(1)")
+    assert done.returncode == 2
+    assert "is no address of a page" in done.stderr
 
 
 @needs("chromium")
