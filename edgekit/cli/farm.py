@@ -365,20 +365,14 @@ def web_command(
 
     The printed address contains the access token. Prometheus sends it as a bearer token.
     """
-    from edgekit.farm.web.server import serve_web
+    from edgekit.farm.web.server import Sources, serve_web
     from edgekit.project.file import choose_store
 
     def started(serving: WebServing) -> None:
         console.report(serving, lambda: _render_web(console, serving))
 
-    store = choose_store(console.workspace.data.project, url)
-    serve_web(
-        *(port, store),
-        dashboard=dashboard,
-        new_token=new_token,
-        started=started,
-        events=console.events,
-    )
+    sources = Sources(choose_store(console.workspace.data.project, url), dashboard)
+    serve_web(port, sources, new_token=new_token, started=started, events=console.events)
 
 
 @command.command("install", short_help="Write systemd units.")

@@ -82,17 +82,16 @@ class WebServing:
 
 def serve_web(
     port: int,
-    store: str | None,
+    sources: Sources,
     *,
-    dashboard: str = "",
     new_token: bool = False,
     started: Callable[[WebServing], None],
     events: Events = SILENT,
 ) -> None:
-    """Serve until interrupted. `dashboard` is the URL of a cluster's own page, to be linked."""
-    if dashboard and not _LINK.fullmatch(dashboard):
+    """Serve until interrupted."""
+    if sources.dashboard and not _LINK.fullmatch(sources.dashboard):
         raise UsageError(
-            f"{option('dashboard', dashboard[:200])} is no address of a page",
+            f"{option('dashboard', sources.dashboard[:200])} is no address of a page",
             hint="write the whole of it: http://127.0.0.1:8787/status",
         )
     token = web_token(new=new_token)
@@ -103,7 +102,7 @@ def serve_web(
     with listener:
         place = f"http://{LOOPBACK}:{listener.getsockname()[1]}"
         started(WebServing(f"{place}/?token={token}", f"{place}/metrics", token))
-        asyncio.run(_serve(listener, token, Sources(store, dashboard)))
+        asyncio.run(_serve(listener, token, sources))
 
 
 async def _serve(listener: OwnListener, token: str, sources: Sources) -> None:
