@@ -87,6 +87,14 @@ class Note(Task[int]):
 
 
 @dataclass(frozen=True)
+class Job(Task[str]):
+    """Tells of which SLURM job its worker is."""
+
+    def run(self) -> str:
+        return os.environ["SLURM_JOB_ID"]
+
+
+@dataclass(frozen=True)
 class FillDisk(Task[str]):
     """Lets the first worker that gets it believe that its disk is full."""
 
