@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from edgekit.aot.firmware.firmware_file import FirmwareFile, read_firmware
 from edgekit.aot.firmware.generated import config_header, models_source
@@ -22,6 +23,8 @@ from edgekit.profiles.hardware import Firmware as Hardware
 from edgekit.profiles.toolchain import Toolchain
 
 FIRMWARE_NAME = "firmware.elf"
+Protocol = Literal["serve", "energyrunner"]
+"""What a firmware speaks on its line: edgekit's own protocol, or that of EEMBC's EnergyRunner."""
 _SOURCE = Path(__file__).parent / "source"
 _STRICT = ("-Wall", "-Wextra", "-Werror")
 _OVERFLOW = re.compile(r"region [`'\"]?([A-Za-z0-9_]+)'? overflowed by ([0-9]+) bytes")
@@ -48,6 +51,7 @@ def build_firmware(
     toolchain: Toolchain,
     folder: Path,
     events: Events = SILENT,
+    protocol: Protocol = "serve",
 ) -> Firmware:
     """Compile and link into `folder`, which keeps the compiled files; raise BuildError where the
     models don't fit."""
@@ -70,7 +74,7 @@ def build_firmware(
         (work / "memory.ld").write_text(script)
     machine = (*toolchain.compile_flags, *toolchain.spelled(board.cpu.compile_flags))
     job = _Job(compiler.command, machine, work, models)
-    units = _units(job, board, hardware)
+    units = _units(job, board, hardware, protocol)
     with events.stage("compile the firmware", total=len(units)) as stage:
         for unit in units:
             run_tool(unit.command, folder=work, doing=f"compile {unit.name}")
@@ -105,8 +109,8 @@ class _Unit:
     command: tuple[str, ...]
 
 
-def _units(job: _Job, board: Board, hardware: Hardware) -> tuple[_Unit, ...]:
-    own = [_SOURCE / f"{name}.c" for name in ("start", "frame", "serve")]
+def _units(job: _Job, board: Board, hardware: Hardware, protocol: Protocol) -> tuple[_Unit, ...]:
+    own = [_SOURCE / f"{name}.c" for name in ("start", "frame", protocol)]
     own.append(_SOURCE / "machines" / f"{board.cpu.arch}.c")
     own.append(_SOURCE / "families" / f"{hardware.family}.c")
     own_flags = ("-std=c99", "-Os", *_STRICT, f"-I{job.work}", f"-I{_SOURCE}")

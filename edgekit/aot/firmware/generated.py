@@ -53,12 +53,16 @@ static int ek_{name}_step(unsigned step, void *arena) {{
 
 
 def _tensors(tree: CTree, kind: str, word: str, count: int) -> str:
-    rows = "".join(
-        f"    {{{tree.macros}_{word}_{i}_NAME, {tree.macros}_{word}_{i}_DTYPE, "
-        f"{tree.macros}_{word}_{i}_BYTES, {tree.macros}_{word}_{i}_OFFSET}},\n"
-        for i in range(count)
+    macros = [f"{tree.macros}_{word}_{i}" for i in range(count)]
+    scales = "".join(
+        f"#ifndef {macro}_SCALE\n#define {macro}_SCALE 0\n#define {macro}_ZERO_POINT 0\n#endif\n"
+        for macro in macros
     )
-    return f"static const ek_tensor ek_{tree.name}_{kind}[] = {{\n{rows}}};"
+    columns = ("NAME", "DTYPE", "BYTES", "OFFSET", "SCALE", "ZERO_POINT")
+    rows = "".join(
+        f"    {{{', '.join(f'{macro}_{column}' for column in columns)}}},\n" for macro in macros
+    )
+    return f"{scales}static const ek_tensor ek_{tree.name}_{kind}[] = {{\n{rows}}};"
 
 
 def _entry(tree: CTree) -> str:

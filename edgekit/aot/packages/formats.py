@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import Literal, get_args
 
 CodeFormat = Literal[
-    "c", "static-lib", "cmsis-pack", "arduino", "platformio", "esp-idf", "zephyr", "rust"
+    "c",
+    "static-lib",
+    "cmsis-pack",
+    "arduino",
+    "platformio",
+    "esp-idf",
+    "zephyr",
+    "rust",
+    "energyrunner",
 ]
 CODE_FORMATS: tuple[CodeFormat, ...] = get_args(CodeFormat)
 PACKAGE_VERSION = "1.0.0"

@@ -8,6 +8,7 @@ from pathlib import Path
 from edgekit.aot.packages.arduino import write_arduino_library
 from edgekit.aot.packages.cmsis_pack import write_cmsis_pack
 from edgekit.aot.packages.compiled import CompiledTree
+from edgekit.aot.packages.energyrunner import write_energyrunner
 from edgekit.aot.packages.formats import CodeFormat
 from edgekit.aot.packages.projects import writer_of
 from edgekit.aot.packages.static_library import write_static_library
@@ -21,6 +22,7 @@ _WRITERS: Mapping[CodeFormat, Callable[[CompiledTree, Path, Path], tuple[str, ..
     "esp-idf": writer_of("esp-idf"),
     "zephyr": writer_of("zephyr"),
     "rust": writer_of("rust"),
+    "energyrunner": write_energyrunner,
 }
 
 

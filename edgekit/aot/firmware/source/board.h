@@ -44,7 +44,7 @@ void start(void);
 uint32_t stack_used(void);
 uint32_t stack_size(void);
 
-/* serve.c */
+/* serve.c, or energyrunner.c */
 void serve(uint32_t clock);
 void serve_fault(const uint32_t *report, uint32_t words);
 

@@ -9,6 +9,8 @@ typedef struct {
   const char *dtype;
   uint32_t bytes;
   uint32_t offset; /* in the arena */
+  float scale;     /* 0 of a tensor that is not quantised, or by several scales */
+  int32_t zero_point;
 } ek_tensor;
 
 typedef struct {
