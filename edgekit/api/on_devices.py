@@ -50,7 +50,7 @@ from edgekit.api.keywords import (
     without,
 )
 from edgekit.api.on_data import OnData
-from edgekit.base.errors import UsageError
+from edgekit.base.errors import InputError, UsageError
 from edgekit.base.options import option
 from edgekit.devices.carried import CarriedState
 from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS
@@ -252,35 +252,39 @@ class OnDevices(OnData):
         self,
         model: PathLike | None = None,
         *,
+        of: PathLike | None = None,
         against: PathLike | None = None,
         tolerance: ToleranceKeywords | None = None,
         **how: Unpack[TargetKeywords],
     ) -> DebugReport:
-        """Compare the values inside an ONNX model on a device with an oracle's, layer by layer.
+        """Compare the values inside a model on a device with an oracle's, layer by layer.
 
-        The oracle runs `against`, by default the same model. The report holds a failure too: look
-        at `first_off`.
+        `model` is a .onnx, .tflite or .pt2 file, or a bundle that was built from the file `of`, by
+        default the project's model. The oracle runs `against`, by default the same model. The
+        report holds a failure too: look at `first_off`.
         """
         from edgekit.building.build import build
         from edgekit.models.comparison import Widening
-        from edgekit.models.onnx.inner_values import InnerModel, InnerValue, slices
+        from edgekit.models.inner_value import InnerValue
+        from edgekit.models.inner_values import inner_model, slices
         from edgekit.verbs.debug import Variant, debug
 
         with self._setting.working(), TemporaryDirectory(prefix="edgekit-") as scratch:
-            request, reach = self._target(model, how)
+            model, given = self._debugged(model, of, how)
+            request, reach = self._target(model, given)
             name = request.source.path.name
             shapes = request.source.shapes
-            own = InnerModel(request.source.path, shapes)
-            other = None if against is None else InnerModel(self.data.path(against), shapes)
+            own = inner_model(request.source.path, shapes)
+            other = None if against is None else inner_model(self.data.path(against), shapes)
 
             def variant(place: int, values: Sequence[InnerValue]) -> Variant:
                 folder = Path(scratch, str(place))
                 own.write(folder / "own" / name, values)
-                made = self._target(folder / "own" / name, how)[0]
+                made = self._target(folder / "own" / name, given)[0]
                 expected = made.source
                 if other is not None:
                     other.write(folder / "other" / name, values)
-                    expected = self._target(folder / "other" / name, how)[0].source
+                    expected = self._target(folder / "other" / name, given)[0].source
                 bundle = build(made, folder / "bundle", events=self._setting.events).bundle
                 return Variant(bundle, expected, values)
 
@@ -290,6 +294,43 @@ class OnDevices(OnData):
                 widening=Widening(**(tolerance or {})),
                 events=self._setting.events,
             )
+
+    def _debugged(
+        self, model: PathLike | None, of: PathLike | None, how: Mapping[str, Any]
+    ) -> tuple[PathLike | None, Mapping[str, Any]]:
+        """Return the model of a bundle, and what it was built with; or what was given."""
+        from edgekit.bundle.folder import looks_like_a_bundle
+        from edgekit.models.model import as_built
+
+        if model is None or not looks_like_a_bundle(self.data.path(model)):
+            if of is not None:
+                raise UsageError(
+                    f"{option('of')} names the model of a bundle, and this is no bundle",
+                    hint="leave it out",
+                )
+            return model, how
+        manifest = self._setting.bundle(model).manifest
+        inputs, sha256 = [entry.spec for entry in manifest.inputs], manifest.model.sha256
+        shapes = {spec.name: spec.shape for spec in inputs}
+        for binding in ({}, {"shapes": shapes}):
+            source = as_built(self._source(of, binding), sha256, inputs)
+            if source.sha256 == sha256:
+                break
+        else:
+            raise InputError(
+                f"{source.path} is not the model that {model} was built from",
+                hint=f"name that file with {option('of', 'MODEL')}",
+            )
+        offload = dict.fromkeys(region.backend for region in manifest.regions)
+        built = {
+            "board": manifest.board.name,
+            "offload": list(offload),
+            "shapes": source.shapes,
+            "constants": source.constants,
+            "reshape": source.adaptation.reshape,
+            "ends": source.adaptation.ends,
+        }
+        return source.path, {**built, **{key: value for key, value in how.items() if value}}
 
     def bench(
         self,

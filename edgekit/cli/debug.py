@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 @click.command("debug", cls=Command)
 @to_be_built_with()
 @click.option(
+    "--of",
+    type=MODEL_FILE,
+    metavar="MODEL",
+    help="The model that a bundle was built from.  [default: the project's]",
+)
+@click.option(
     "--against",
     type=MODEL_FILE,
     metavar="MODEL",
@@ -36,17 +42,21 @@ def command(
     console: Console,
     model: Path | None,
     how: BuildKeywords,
+    of: Path | None,
     against: Path | None,
     tolerance: ToleranceKeywords,
     where: DeviceKeywords,
 ) -> None:
     """Compare each layer of MODEL on a device with an oracle's, and name the first that is off.
 
-    MODEL is an ONNX file. It is built several times, each time with some inner values as outputs.
+    MODEL is a .onnx, .tflite or .pt2 file, or a bundle. The model is built several times, each time
+    with some inner values as outputs.
     """
     from edgekit.verbs.debug import raise_if_off
 
-    report = console.workspace.debug(model, against=against, tolerance=tolerance, **how, **where)
+    report = console.workspace.debug(
+        model, of=of, against=against, tolerance=tolerance, **how, **where
+    )
     console.report(report, lambda: _render(console, report))
     raise_if_off(report)
 

@@ -17,8 +17,8 @@ from edgekit.models.comparison import TensorComparison, Widening, compare, toler
 if TYPE_CHECKING:
     from edgekit.bundle.folder import Bundle
     from edgekit.devices.base import RunsBundles
+    from edgekit.models.inner_value import InnerValue
     from edgekit.models.model import ModelSource
-    from edgekit.models.onnx.inner_values import InnerValue
 
 
 @dataclass(frozen=True)

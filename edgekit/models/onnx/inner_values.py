@@ -3,38 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edgekit.base.errors import ModelError, UnsupportedModelError
+from edgekit.base.errors import ModelError
 from edgekit.base.files import storage_errors
-
-_AT_ONCE = 16
-"""The inner values that one variant returns: each is kept until the end, and ends a fusion."""
+from edgekit.models.inner_value import InnerValue
 
 
-@dataclass(frozen=True)
-class InnerValue:
-    name: str
-    layer: str
-    operator: str
-    type: Any
-    """ONNX's type of the tensor."""
-
-
-class InnerModel:
+class OnnxInnerModel:
     """A model file, with every value whose type and shape are known for the inputs' shapes."""
 
     def __init__(self, path: Path, shapes: Mapping[str, Sequence[int]]) -> None:
         import onnx
 
-        if path.suffix != ".onnx":
-            raise UnsupportedModelError(
-                f"{path.name} is no ONNX model, and only their inner values can be outputs",
-                hint="debug the ONNX form of the model; edgekit verify compares the outputs of "
-                "every format",
-            )
         try:
             self._proto = onnx.load(path)
             inferred = _inferred(self._proto, shapes)
@@ -53,29 +35,20 @@ class InnerModel:
         )
 
     def write(self, path: Path, values: Sequence[InnerValue]) -> None:
-        """Write the model with these outputs."""
+        """Write the model with the values of these names as its outputs."""
         import onnx
 
+        types = {value.name: value.handle for value in self.values}
         variant = onnx.ModelProto()
         variant.CopyFrom(self._proto)
         del variant.graph.output[:]
         for value in values:
-            variant.graph.output.append(onnx.ValueInfoProto(name=value.name, type=value.type))
+            variant.graph.output.append(
+                onnx.ValueInfoProto(name=value.name, type=types[value.name])
+            )
         with storage_errors("write a variant of the model", path):
             path.parent.mkdir(parents=True, exist_ok=True)
             onnx.save(variant, path)
-
-
-def slices(model: InnerModel, expected: InnerModel) -> list[list[InnerValue]]:
-    """Return the values that both models have, in the order of the first, some at a time."""
-    common = {value.name for value in expected.values}
-    values = [value for value in model.values if value.name in common]
-    if not values:
-        raise ModelError(
-            "the models have no value of the same name",
-            hint="compare a model with the one that it was made from",
-        )
-    return [values[at : at + _AT_ONCE] for at in range(0, len(values), _AT_ONCE)]
 
 
 def _inferred(proto: Any, shapes: Mapping[str, Sequence[int]]) -> Any:

@@ -74,6 +74,10 @@ class Table:
         offset = self._buffer.number("H", self._vtable + entry)
         return self._position + offset if offset else None
 
+    def place_of(self, field: int) -> int | None:
+        """Return the place of a field in the file; None if the table has none."""
+        return self._field(field)
+
     def _target(self, number: int) -> int | None:
         field = self._field(number)
         return None if field is None else field + self._buffer.number("I", field)

@@ -9,9 +9,17 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from support.building import run_edgekit
+from support.needs import needs
+from support.tflite_models import Op, T, constant, tflite_bytes
 
 import edgekit
-from edgekit.base.errors import ModelError, UnsupportedModelError, VerificationError
+from edgekit.base.errors import (
+    InputError,
+    ModelError,
+    UnsupportedModelError,
+    UsageError,
+    VerificationError,
+)
 from edgekit.verbs.debug import raise_if_off
 
 LAYERS = 18
@@ -92,5 +100,90 @@ def test_what_has_no_inner_values_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(ModelError, match="no value of the same name"):
         ws.debug(model, against=chain(tmp_path / "other.onnx", prefix="u"), device="local")
-    with pytest.raises(UnsupportedModelError, match="is no ONNX model"):
-        ws.debug(model, against=tmp_path / "net.tflite", device="local")
+    with pytest.raises(UnsupportedModelError, match=r"none of \.onnx, \.tflite and \.pt2"):
+        ws.debug(model, against=tmp_path / "net.keras", device="local")
+
+
+def test_the_layers_of_a_bundle_are_those_of_its_model(tmp_path: Path) -> None:
+    model = chain(tmp_path / "net.onnx", batch="n")
+    ws = edgekit.Workspace(tmp_path)
+    bundle = ws.build(model, board="local", shapes={"x": (3, 8)})
+
+    report = ws.debug(bundle.path, of=model, against=chain(tmp_path / "w/net.onnx", wrong=4))
+
+    assert report.first_off is not None and report.first_off.layer == "dense4"
+    assert {layer.compared.elements for layer in report.layers} == {24}
+    with pytest.raises(InputError, match="is not the model that"):
+        ws.debug(bundle.path, of=chain(tmp_path / "else.onnx", wrong=1))
+    with pytest.raises(UsageError, match="this is no bundle"):
+        ws.debug(model, of=model, device="local", shapes={"x": (3, 8)})
+
+
+def dense_layers(path: Path, wrong: int | None = None) -> Path:
+    """Write int8 layers in a row as TFLite; the weights of one may be slightly wrong."""
+    random = np.random.default_rng(7)
+    tensors = [T("x", (1, 8), "int8", scale=0.05)]
+    operators = []
+    for k in range(4):
+        weights = random.integers(-90, 90, (8, 8)).astype("int8")
+        if k == wrong:
+            weights[3, 5] += 20
+        tensors += [
+            constant(f"w{k}", weights, scale=0.01),
+            constant(f"b{k}", np.zeros(8, "int32"), scale=0.01 * 0.05),
+            T(f"v{k}", (1, 8), "int8", scale=0.05),
+        ]
+        given = "x" if k == 0 else f"v{k - 1}"
+        options = {"table": "FullyConnectedOptions", "fusedActivationFunction": 0}
+        names = (given, f"w{k}", f"b{k}")
+        operators.append(Op("FULLY_CONNECTED", names, (f"v{k}",), options))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(tflite_bytes(tensors, operators, ["x"], ["v3"]))
+    return path
+
+
+def test_layers_of_tflite_are_compared_in_steps(tmp_path: Path) -> None:
+    model = dense_layers(tmp_path / "net.tflite")
+    ws = edgekit.Workspace(tmp_path)
+
+    right = ws.debug(model, device="local")
+    wrong = ws.debug(model, against=dense_layers(tmp_path / "w/net.tflite", 2), device="local")
+
+    assert [layer.value for layer in right.layers] == ["v0", "v1", "v2", "v3"]
+    assert right.first_off is None
+    assert {layer.compared.unit for layer in right.layers} == {"steps"}
+    assert wrong.first_off is not None and wrong.first_off.layer == "FULLY_CONNECTED_2"
+    assert "step" in str(wrong)
+
+
+@pytest.mark.slow
+@needs("torch", "onnxscript")
+def test_layers_of_a_program_are_named_by_its_operators(tmp_path: Path) -> None:
+    import torch
+
+    class Net(torch.nn.Module):
+        def __init__(self, more: float) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.first, self.second = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)
+            with torch.no_grad():
+                self.second.weight[3, 5] += more
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            halves = torch.split(torch.relu(self.first(x)), 4, 1)
+            return self.second(torch.cat([halves[1], halves[0]], 1)) * 2
+
+    def saved(name: str, more: float) -> Path:
+        path = tmp_path / name / "net.pt2"
+        path.parent.mkdir()
+        program = torch.export.export(Net(more).eval(), (torch.zeros(2, 8),))
+        torch.export.save(program, path)
+        return path
+
+    ws = edgekit.Workspace(tmp_path)
+    report = ws.debug(saved("right", 0.0), against=saved("wrong", 0.5), device="local")
+
+    operators = [layer.operator for layer in report.layers]
+    assert operators == ["linear", "relu", "getitem", "getitem", "cat", "linear", "mul"]
+    assert report.first_off is not None
+    assert report.first_off.layer == "linear_1"

@@ -136,6 +136,15 @@ def test_accuracy_on_the_twin_is_the_boards_and_its_times_are_not(
     assert any("times are not the board's" in one for one in tested["obstacles"])
 
 
+def test_the_layers_of_a_bundle_are_compared_on_the_twin(
+    deployed: dict[str, object], place: Path
+) -> None:
+    report = edgekit_json("debug", "bundle", "--of", "tiny.onnx", "--twin")
+    assert report["measured_by"] == "emulator"
+    assert report["layers"]
+    assert all(layer["compared"]["passed"] for layer in report["layers"])
+
+
 def test_a_twin_that_is_reached_as_a_board_is_known_for_one(
     deployed: dict[str, object], place: Path
 ) -> None:
