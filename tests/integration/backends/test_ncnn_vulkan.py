@@ -15,6 +15,7 @@ from support.needs import needs
 from support.offloaded import EVERYTHING_PAYS
 from support.onnx_models import judged_by_onnxruntime, onnx_model
 
+from edgekit.api.functions import make_request
 from edgekit.backends.base import OptionValue
 from edgekit.backends.offloading import partition_model
 from edgekit.base.events import Event, Events, Note, Warned
@@ -25,12 +26,14 @@ from edgekit.bundle.folder import Bundle
 from edgekit.devices.base import BenchPlan
 from edgekit.devices.local.device import LocalDevice
 from edgekit.models.model import import_model, open_model
+from edgekit.tuning.regions import measure_regions
 from edgekit.verbs.bench import bench
 from edgekit.verbs.verify import verify
 
 pytestmark = needs("vulkan", "ncnn-vulkan")
 
 RANDOM = np.random.default_rng(4)
+BRIEF = BenchPlan(warmup=1, runs=2, seconds=0)
 ON_LAVAPIPE = "ncnn runs all layers on llvmpipe"
 
 
@@ -106,7 +109,7 @@ def test_a_bundle_says_where_its_regions_run(bundle: Bundle, tmp_path: Path) -> 
     told: list[Event] = []
 
     report = verify(bundle, LocalDevice(), events=Events(told.append))
-    measured = bench(bundle, LocalDevice(), BenchPlan(warmup=1, runs=2, seconds=0))
+    measured = bench(bundle, LocalDevice(), BRIEF)
 
     assert report.passed
     notes = [event.text for event in told if isinstance(event, Note | Warned)]
@@ -132,7 +135,7 @@ def test_without_a_driver_a_region_runs_on_the_cpu_and_says_so_once(
 
     with LocalDevice().opened(bundle, events=Events(told.append)) as session:
         assert verify(bundle, session).passed
-        samples = session.bench(bundle.reference_inputs(), BenchPlan(warmup=1, runs=2, seconds=0))
+        samples = session.bench(bundle.reference_inputs(), BRIEF)
 
     assert [event.text for event in told if isinstance(event, Warned)] == [
         f"ncnn runs on the CPU: {reason}"
@@ -151,3 +154,19 @@ def test_software_is_no_gpu_unless_the_profile_says_so(tmp_path: Path) -> None:
     (warned,) = [event.text for event in told if isinstance(event, Warned)]
     assert warned.startswith("ncnn runs on the CPU: Vulkan has no GPU, only llvmpipe")
     assert warned.endswith(", which is software")
+
+
+def test_no_time_is_kept_of_a_region_that_left_the_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EDGEKIT_STORE", f"sqlite:///{tmp_path / 'store.db'}")
+    monkeypatch.setenv("VK_ICD_FILENAMES", "/nowhere.json")
+    model = write_model(tmp_path / "net.onnx")
+    request = make_request(model, "local-vulkan", None, {}, {}, offload=["ncnn"])
+    told: list[Event] = []
+
+    after = measure_regions(request, LocalDevice(), Events(told.append), plan=BRIEF)
+
+    assert after.offload.measured == {}
+    warned = [event.text for event in told if isinstance(event, Warned)]
+    assert [text for text in warned if "is not measured: ncnn runs on the CPU: " in text]

@@ -16,6 +16,7 @@ def test_the_doctor_asks_for_what_the_extras_install() -> None:
     # Nothing that every user of a board lacks.
     others = (
         "all",
+        "beside",
         "offload",
         "postgres",
         "fabric",
@@ -25,6 +26,7 @@ def test_the_doctor_asks_for_what_the_extras_install() -> None:
         "cuda",
         "ethos-u",
         "keras",
+        "mlperf",
         "nvml",
         "tensorflow",
         "tensorrt",
