@@ -9,10 +9,13 @@ take the addresses of the tensors alone, aligned to 64 bytes, and call nothing o
 from __future__ import annotations
 
 import math
+import os
 import re
 import tempfile
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +38,9 @@ ALIGNMENT = 64
 """The alignment of every address that a kernel gets, as TVM's code generator assumes it."""
 PREFIX = "ek_"
 """The first letters of each kernel's symbol."""
+_SMALLEST_PART = 8
+_MOST_PARTS = 8
+"""The kernels of a part that is worth a thread, and how many parts there are at most."""
 
 _RUNTIME = re.compile(rb"(?<=\0)_*TVM(?:FFI|Backend)\w+(?=\0)")
 _OWN = frozenset(
@@ -55,12 +61,24 @@ class Scratch:
 
 def compile_kernels(
     functions: Mapping[str, Any], target: Any
-) -> tuple[bytes, Mapping[str, Scratch]]:
-    """Compile scheduled kernels; return an object file, and what memory each needs."""
-    scratch: dict[str, Scratch] = {}
-    if not functions:
-        return b"", scratch
+) -> tuple[tuple[bytes, ...], Mapping[str, Scratch]]:
+    """Compile scheduled kernels; return object files, and what memory each kernel needs.
+
+    The parts are the same on every host, so that a model gives the same files everywhere. TVM and
+    LLVM let other threads run while they work.
+    """
     target = _for_halves(functions, target)
+    names = list(functions)
+    parts = min(-(-len(names) // _SMALLEST_PART), _MOST_PARTS)
+    groups = [{name: functions[name] for name in names[first::parts]} for first in range(parts)]
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+        compiled = list(threads.map(partial(_compile_part, target=target), groups))
+    scratch = {name: one for _, part in compiled for name, one in part.items()}
+    return tuple(code for code, _ in compiled), scratch
+
+
+def _compile_part(functions: Mapping[str, Any], target: Any) -> tuple[bytes, dict[str, Scratch]]:
+    scratch: dict[str, Scratch] = {}
 
     def plain(name: str, kernel: Any) -> Any:
         function, scratch[name] = _plain(name, kernel)

@@ -31,7 +31,6 @@ from edgekit.profiles.architecture import architecture_of
 from edgekit.profiles.cpu import Target
 
 SOURCE = Path(__file__).parent / "source"
-_KERNELS = "kernels.o"
 _WEIGHTS = "edgekit_weights"
 _OPTIONS = ("-O1", "-fvisibility=hidden")
 _PROGRAM = SOURCE / "program.c"
@@ -80,8 +79,8 @@ class NativeProgram:
     planned: PlannedSteps
     scratch: Mapping[str, Scratch]
     """What each kernel needs besides its operands."""
-    machine_code: bytes
-    """The kernels as an object file; empty if there are none."""
+    machine_code: tuple[bytes, ...]
+    """The kernels as object files."""
     operations: tuple[int | None, ...]
     """The additions and multiplications of each step; None if unknown."""
     gpu: GpuCode | None = None
@@ -131,9 +130,9 @@ class NativeProgram:
                 if not any(path in one.fixed for one in _SYSTEMS):
                     shutil.copyfile(path, folder / path.name)
             (folder / "model.c").write_text(text, encoding="ascii")
-            if self.machine_code:
-                (folder / _KERNELS).write_bytes(self.machine_code)
-                sources.append(_KERNELS)
+            for number, code in enumerate(self.machine_code):
+                sources.append(f"kernels{number}.o")
+                (folder / sources[-1]).write_bytes(code)
             if self.gpu is not None:
                 (folder / f"{GPU_SOURCE}.cl").write_text(self.gpu.source, encoding="ascii")
                 sources.append(write_blob(folder, GPU_SOURCE, f"{GPU_SOURCE}.cl", form=system.blob))
