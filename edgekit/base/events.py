@@ -31,6 +31,8 @@ class StageEnded:
     seconds: float
     result: str
     failed: bool
+    parts: tuple[tuple[str, float], ...] = ()
+    """The seconds of each named part of the work, in their order."""
 
 
 @dataclass(frozen=True)
@@ -65,11 +67,20 @@ class Stage:
         self._title = title
         self._total = total
         self._done = 0
+        self._since = time.perf_counter()
+        self.parts: list[tuple[str, float]] = []
         self.result = ""
 
     def advance(self, steps: int = 1, detail: str = "") -> None:
         self._done += steps
         self._send(StageProgress(self._title, self._done, self._total, detail))
+
+    def finish(self, part: str) -> None:
+        """Advance by a part of the work, and keep how long it took."""
+        now = time.perf_counter()
+        self.parts.append((part, now - self._since))
+        self._since = now
+        self.advance(detail=part)
 
     def expect(self, total: int | None) -> None:
         """Set the number of steps, where it becomes known while the stage runs."""
@@ -120,7 +131,17 @@ class Events:
             raise
         finally:
             seconds = time.perf_counter() - started
-            self._send(StageEnded(title, seconds, stage.result, failed))
+            self._send(StageEnded(title, seconds, stage.result, failed, tuple(stage.parts)))
+
+    def keeping(self, ended: list[StageEnded]) -> Events:
+        """Return events that also keep each stage that has ended in `ended`."""
+
+        def listen(event: Event) -> None:
+            if isinstance(event, StageEnded):
+                ended.append(event)
+            self._send(event)
+
+        return Events(listen)
 
     def send(self, event: Event) -> None:
         """Pass on an event that another process reported."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgekit.base.errors import BundleError, UsageError
-from edgekit.base.events import SILENT, Events
+from edgekit.base.events import SILENT, Events, StageEnded
 from edgekit.base.files import replace_directory, storage_errors
 from edgekit.base.options import option
 from edgekit.base.own_folder import own_folder, remember_origin
@@ -52,6 +52,8 @@ def build(
     process: quicker for many small models, but a crash ends the caller. `compiling` replaces both.
     """
     started = time.perf_counter()
+    stages: list[StageEnded] = []
+    events = events.keeping(stages)
     product = product_of(request.board)
     product.check(request, with_memory_map=with_memory_map)
     check_toolchain(request.board, request.toolchain)
@@ -98,6 +100,7 @@ def build(
         zipped if archive else None,
         product.weight_bytes(bundle),
         product.memory_map(bundle, request.board) if with_memory_map else None,
+        tuple(stages),
     )
 
 

@@ -10,6 +10,7 @@ from edgekit.aot.memory_map import MemoryMap
 from edgekit.aot.packages.formats import CodeFormat
 from edgekit.aot.ways import Way
 from edgekit.backends.plan import OffloadPlan
+from edgekit.base.events import StageEnded
 from edgekit.base.report import Report
 from edgekit.base.wording import duration
 from edgekit.bundle.folder import Bundle
@@ -53,6 +54,8 @@ class BuildResult(Report):
     """Bytes of weights in the library. A start maps them and does not copy them."""
     memory_map: MemoryMap | None = None
     """The memory map of a model in C, if requested."""
+    stages: tuple[StageEnded, ...] = ()
+    """The stages of the build with their seconds; some run at the same time as others."""
 
     def headline(self) -> str:
         manifest = self.bundle.manifest

@@ -224,12 +224,18 @@ class LiveProgress:
         return self._display
 
 
+_WORTH_TELLING = 0.05
+"""The share of a stage's time from which a part of it is named."""
+
+
 def finished(event: StageEnded) -> str:
     if event.failed:
         how = "stopped" if event.result == INTERRUPTED else "failed"
         return f"{event.title}: {how} after {duration(event.seconds)}"
     result = f": {event.result}" if event.result else ""
-    return f"{event.title}{result} ({duration(event.seconds)})"
+    worth = [part for part in event.parts if part[1] >= _WORTH_TELLING * event.seconds]
+    parts = ", ".join(f"{name} {duration(seconds)}" for name, seconds in worth)
+    return f"{event.title}{result} ({duration(event.seconds)}{parts and f': {parts}'})"
 
 
 def write_line(stream: TextIO, text: str) -> None:

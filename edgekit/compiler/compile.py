@@ -135,7 +135,7 @@ def compile_module(
             dump(phase.name, module)
             if phase.name == "fuse":
                 least, work = _least_memory(module), work_of_kernels(module)
-            stage.advance(detail=phase.name)
+            stage.finish(phase.name)
         form = form_of(module)
         for phase in form.phases:
             module = run_phase(phase, module)
@@ -149,7 +149,7 @@ def compile_module(
             code, planned = guarded(
                 "code generation", lambda: form.generate(module, tvm_target, work)
             )
-        stage.advance(detail="code generation")
+        stage.finish("code generation")
         memory = MemoryPlan(planned, least)
         stage.result = f"{counted(len(functions), 'kernel')}, {memory.words}"
     return Compiled(

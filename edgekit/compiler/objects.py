@@ -9,7 +9,6 @@ take the addresses of the tensors alone, aligned to 64 bytes, and call nothing o
 from __future__ import annotations
 
 import math
-import os
 import re
 import tempfile
 from collections.abc import Mapping
@@ -26,6 +25,7 @@ from tvm.s_tir import transform as blocks
 from tvm.tirx import transform
 
 from edgekit.base.errors import BuildError
+from edgekit.base.metrics import usable_cores
 from edgekit.compiler.lowering import Own, code, loops
 from edgekit.compiler.passes.defined_arithmetic import defined_arithmetic
 from edgekit.compiler.passes.finish import compare_booleans, keep_on_stack, take_maximum
@@ -71,7 +71,7 @@ def compile_kernels(
     names = list(functions)
     parts = min(-(-len(names) // _SMALLEST_PART), _MOST_PARTS)
     groups = [{name: functions[name] for name in names[first::parts]} for first in range(parts)]
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+    with ThreadPoolExecutor(usable_cores()) as threads:
         compiled = list(threads.map(partial(_compile_part, target=target), groups))
     scratch = {name: one for _, part in compiled for name, one in part.items()}
     return tuple(code for code, _ in compiled), scratch
