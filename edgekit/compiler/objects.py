@@ -74,7 +74,7 @@ def compile_kernels(
     with ThreadPoolExecutor(usable_cores()) as threads:
         compiled = list(threads.map(partial(_compile_part, target=target), groups))
     scratch = {name: one for _, part in compiled for name, one in part.items()}
-    return tuple(code for code, _ in compiled), scratch
+    return tuple(part for part, _ in compiled), scratch
 
 
 def _compile_part(functions: Mapping[str, Any], target: Any) -> tuple[bytes, dict[str, Scratch]]:
