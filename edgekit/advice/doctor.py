@@ -12,11 +12,13 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
+from edgekit.backends.registry import load_backend
 from edgekit.base.children import TimeoutExpired, run, statement_command
 from edgekit.base.errors import MissingToolError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.files import free_space
 from edgekit.base.limits import limit_named_in, look_at_limits
+from edgekit.base.own_backends import own_backends
 from edgekit.base.paths import cache_dir
 from edgekit.base.tvm_compat import PINNED, installed_version
 from edgekit.base.wording import size
@@ -114,7 +116,8 @@ def examine(board: Board, events: Events = SILENT) -> DoctorReport:
             *_flash(board),
             *_engines(board),
             *_needs(board),
-            *_opencl(board),
+            *_gpu(board),
+            *_gpu_libraries(board),
             *_libraries(board),
             *_limits(),
         )
@@ -344,23 +347,89 @@ def _needs(board: Board) -> Iterable[Check]:
         )
 
 
-def _opencl(board: Board) -> Iterable[Check]:
+@dataclass(frozen=True)
+class _Kernels:
+    """How to look for a GPU on this host, for the kernels of a language."""
+
+    name: str
+    module: str
+    """The module whose `in_words` tells the GPU."""
+    expected: str
+    fix: str
+
+
+_KERNELS = {
+    "opencl": _Kernels(
+        "OpenCL",
+        "opencl",
+        "a device with OpenCL 1.2",
+        f"install the GPU's driver; {apt_command(('pocl-opencl-icd', 'ocl-icd-libopencl1'))} "
+        "runs kernels on the CPU",
+    ),
+    "cuda": _Kernels(
+        "GPU of NVIDIA's",
+        "cuda",
+        "a GPU from Turing on, with the driver of CUDA 13",
+        "install NVIDIA's driver 580 or newer; nvidia-smi shows what it finds",
+    ),
+}
+
+
+def _gpu(board: Board) -> Iterable[Check]:
     """Check whether this host runs the kernels of a board that is this host. Drivers may crash."""
-    if board.target.opencl is None or not board.is_host:
+    if board.target.gpu is None or not board.is_host:
         return
-    statement = "from edgekit.devices.local.opencl import device_names as f; print(*f(), sep=', ')"
+    kernels = _KERNELS[board.target.gpu.language]
+    statement = f"from edgekit.devices.local.{kernels.module} import in_words; print(in_words())"
     child = run(statement_command(statement), limit_s=_PROBE_SECONDS)
     found = child.output.strip() if child.status == 0 else ""
     yield Check(
-        "OpenCL",
+        kernels.name,
         "run models on the GPU",
         required=False,
         ok=bool(found),
         found=found or "no device",
-        expected="a device with OpenCL 1.2",
-        fix=f"install the GPU's driver; {apt_command(('pocl-opencl-icd', 'ocl-icd-libopencl1'))} "
-        "runs kernels on the CPU",
+        expected=kernels.expected,
+        fix=kernels.fix,
     )
+    if board.target.gpu.language == "cuda":
+        version = installed_version("nvidia-ml-py")
+        yield Check(
+            "nvidia-ml-py",
+            "read the GPU's power, temperature and clocks while a model is measured",
+            required=False,
+            ok=version is not None,
+            found=version or "not installed",
+            expected="any version",
+            fix=pip_command("edgekit[nvml]"),
+        )
+
+
+def _gpu_libraries(board: Board) -> Iterable[Check]:
+    """Check what backends on the GPU of this host need to be built, and to be loaded."""
+    own = own_backends()
+    on_gpu = [name for name in board.offload.allowed if name in own and own[name].tensors == "gpu"]
+    for name in on_gpu if board.is_host else ():
+        backend = load_backend(name)
+        try:
+            library = backend.library(board, toolchain_of(board), SILENT)
+        except MissingToolError as error:
+            found, fix, expected = error.message, error.hint, "its headers"
+        else:
+            load = "import ctypes; ctypes.CDLL({!r})".format
+            needs = () if library is None else library.needs
+            missing = [need for need in needs if _trouble_loading(load(need))]
+            found = f"no {', '.join(missing)}" if missing else ""
+            fix, expected = f"install {backend.title}, or add its folder to LD_LIBRARY_PATH", "it"
+        yield Check(
+            backend.title,
+            "run regions of models",
+            required=False,
+            ok=not found,
+            found=found or "its headers and libraries",
+            expected=expected,
+            fix=fix,
+        )
 
 
 def _libraries(board: Board) -> Iterable[Check]:

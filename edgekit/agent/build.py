@@ -63,7 +63,7 @@ class _Program:
 
 _PLAIN = _Program(
     AGENT,
-    frozenset({"gpu", "machine_model", "runtime_commands", "serve", "session", "tracker"}),
+    frozenset({"machine_model", "runtime_commands", "serve", "session", "tracker"}),
 )
 _WITH_RUNTIME = _Program(
     AGENT_WITH_RUNTIME,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from edgekit.backends.base import Decision, Region
 from edgekit.backends.leftovers import with_leftovers
 from edgekit.base.events import SILENT, Events
+from edgekit.base.own_backends import own_backends
 from edgekit.base.tvm_compat import load_tvm, shared_constants
 from edgekit.base.wording import counted
 from edgekit.compiler.compile import Compiled, Form, ForMachine, compile_module, fused
@@ -73,22 +74,31 @@ def compile_model(
             stage.result = _coverage(decisions, len(regions))
     external = tuple(region.symbol for region in regions)
 
-    may_be_program = linked and target.gpu is None and not with_runtime
+    own = own_backends()
+    on_gpu = frozenset(
+        region.symbol
+        for region in regions
+        if target.gpu is not None
+        and target.gpu.language == "cuda"
+        and region.backend in own
+        and own[region.backend].tensors == "gpu"
+    )
+    may_be_program = linked and not with_runtime
 
     def form_of(scheduled: Any) -> Form:
-        form = program_of(model, scheduled, target.opencl) if may_be_program else None
-        if form is None and (has_loops(scheduled) or target.opencl is not None):
+        form = program_of(model, scheduled, target.gpu, on_gpu) if may_be_program else None
+        if form is None and (has_loops(scheduled) or target.gpu is not None):
             raise _NeedsMachineError
         return form or ForMachine(external, linked, steps_for_machine(scheduled))
 
     def compiled_from(module: Any, target: Target) -> Compiled:
         return compile_module(module, target, form_of, choices=choices, dump=dump, events=events)
 
-    on_cpu = replace(target, opencl=None)
+    on_cpu = replace(target, gpu=None)
     if not may_be_program:
         target = on_cpu
     # Libraries would hold their weights once for each size.
-    is_sized = may_be_program and not regions and target.opencl is None
+    is_sized = may_be_program and not regions and target.gpu is None
     try:
         if is_sized and model.by_size is not None:
             with shared_constants():

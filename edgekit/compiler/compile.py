@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,7 +14,7 @@ from edgekit.base.wording import counted, size
 from edgekit.compiler.phases import Dump, Phase, guarded, no_dump, run_phase, run_phases
 from edgekit.compiler.schedules.choices import NO_CHOICES, Choices
 from edgekit.compiler.steps import CodeArena, CodeStep
-from edgekit.cross.library_code import write_index_error, write_mark
+from edgekit.cross.library_code import write_index_error
 from edgekit.cross.link import Objects, export_objects
 from edgekit.cross.runtime import ffi_headers
 from edgekit.cross.weights import Weight, write_weights
@@ -55,7 +54,7 @@ class Machine:
     def write(self, target: Target, folder: Path) -> Objects:
         """Write TVM's objects and the weights into the folder."""
         objects = export_objects(self.executable, target.triple, folder)
-        sources = (*write_weights(self.weights, folder), *write_mark(target, folder))
+        sources = write_weights(self.weights, folder)
         if self.checks_indices:
             sources = (*sources, *write_index_error(folder))
         return objects.with_sources(sources, ffi_headers())
@@ -128,7 +127,7 @@ def compile_module(
     least: int | None = None
     work: Mapping[str, Work] = {}
     with tvm_target:
-        phases, kernels_compiled = _phases_for(target, tvm_target, choices)
+        phases = _phases_for(target, tvm_target, choices)
     with events.stage("compile", total=len(phases) + 1) as stage, tvm_target:
         for phase in phases:
             module = run_phase(phase, module)
@@ -145,10 +144,7 @@ def compile_module(
             for variable, function in module.functions_items()
             if isinstance(function, tvm.tirx.PrimFunc)
         }
-        with kernels_compiled:
-            code, planned = guarded(
-                "code generation", lambda: form.generate(module, tvm_target, work)
-            )
+        code, planned = guarded("code generation", lambda: form.generate(module, tvm_target, work))
         stage.finish("code generation")
         memory = MemoryPlan(planned, least)
         stage.result = f"{counted(len(functions), 'kernel')}, {memory.words}"
@@ -188,7 +184,7 @@ class ForMachine:
 
         weights: tuple[Weight, ...] = ()
         checks_indices = False
-        if self.weights_apart and target.kind.name != "cuda":
+        if self.weights_apart:
             module, weights = guarded("mapping the weights", partial(map_weights, module))
             module, checks_indices = link_index_errors(module)
         executable = executable_of(module, target)
@@ -196,19 +192,12 @@ class ForMachine:
         return Machine(executable, weights, checks_indices, self.steps), planned_bytes(module)
 
 
-def _phases_for(
-    target: Target, tvm_target: Any, choices: Choices
-) -> tuple[tuple[Phase, ...], AbstractContextManager[None]]:
-    """Return the phases, and the context that code generation needs."""
-    from edgekit.compiler.pipeline import for_cpu, for_gpu, for_opencl
+def _phases_for(target: Target, tvm_target: Any, choices: Choices) -> tuple[Phase, ...]:
+    from edgekit.compiler.pipeline import for_cpu, for_gpu
 
-    if target.opencl is not None:
-        return for_opencl(tvm_target, target.opencl), nullcontext()
     if target.gpu is None:
-        return for_cpu(tvm_target, choices), nullcontext()
-    from edgekit.compiler.cuda.kernels import compiling_kernels
-
-    return for_gpu(tvm_target), compiling_kernels(target.gpu)
+        return for_cpu(tvm_target, choices)
+    return for_gpu(tvm_target, target.gpu)
 
 
 def _said_of(functions: Mapping[str, Any], attribute: str) -> tuple[tuple[str, str], ...]:

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm import s_tir
 from tvm.relax import backend, transform
-from tvm.s_tir import dlight
 
-from edgekit.compiler.gpu.schedules import OwnRules, schedule_for_gpu
+from edgekit.compiler.gpu.schedules import schedule_for_gpu
 from edgekit.compiler.passes.as_images import as_images
 from edgekit.compiler.passes.channel_orders import channels_first, channels_last
 from edgekit.compiler.passes.defined_arithmetic import one_division_a_kernel
@@ -24,7 +22,7 @@ from edgekit.compiler.passes.keep_zeros import keep_zeros
 from edgekit.compiler.passes.litert_arithmetic import litert_arithmetic
 from edgekit.compiler.passes.loop_nests import loop_nests
 from edgekit.compiler.passes.loops import constants_into_loops
-from edgekit.compiler.passes.lower_index_checks import clamp_indices, lower_index_checks
+from edgekit.compiler.passes.lower_index_checks import lower_index_checks
 from edgekit.compiler.passes.name_layers import name_layers, share_kernels
 from edgekit.compiler.passes.pack_int8 import pack_int8
 from edgekit.compiler.passes.pack_pairs import pack_pairs
@@ -39,7 +37,7 @@ from edgekit.compiler.schedules.apply import schedule_kernels
 from edgekit.compiler.schedules.choices import NO_CHOICES, Choices
 from edgekit.compiler.schedules.machine import machine_of
 from edgekit.compiler.schedules.rescaling import rescaled
-from edgekit.profiles.gpu import OpenCl
+from edgekit.profiles.gpu import GpuLimits
 
 # What every list has.
 
@@ -96,15 +94,14 @@ FUSE = Phase(
 )
 
 
-def legalize(target: Any, *kept: str) -> Phase:
-    """Return the phase; operators in `kept` stay operators. GPUs use TVM's own sort: a thread for
-    each row would be slow."""
+def legalize(*kept: str) -> Phase:
+    """Return the phase; operators in `kept` stay operators."""
     return Phase(
         "legalize",
         "every operator is a loop nest that computes what other runtimes compute",
         [
             keep_zeros(),
-            *([] if target.kind.name == "cuda" else [sort_in_loops()]),
+            sort_in_loops(),
             backend.DispatchSampling(),
             backend.DispatchSortScan(),
             transform.LegalizeOps(loop_nests(), list(kept)),
@@ -181,7 +178,7 @@ def for_cpu(target: Any, choices: Choices = NO_CHOICES) -> tuple[Phase, ...]:
                 transform.DeadCodeElimination(),
             ],
         ),
-        legalize(target),
+        legalize(),
         FUSE,
         Phase(
             "schedule",
@@ -191,43 +188,14 @@ def for_cpu(target: Any, choices: Choices = NO_CHOICES) -> tuple[Phase, ...]:
     )
 
 
-def for_gpu(target: Any) -> tuple[Phase, ...]:
-    """Return the phases for a GPU without a library. Layouts and weights stay: those passes are for
-    CPUs. Constants stay in the bytecode, which copies each to the GPU once at the start."""
+def for_gpu(target: Any, limits: GpuLimits) -> tuple[Phase, ...]:
+    """Return the phases for a GPU with OpenCL or CUDA. `target` is its CPU, for which every kernel
+    can be scheduled as well: what the GPU can't do stays there."""
     return (
         quantize(litert_arithmetic(rescaled)),
         SIMPLIFY,
         Phase("name", "tensors have names that C accepts", [plain_names()]),
-        Phase("indices", "indices are kept inside what they address", [clamp_indices()]),
-        legalize(target),
-        FUSE,
-        Phase(
-            "schedule",
-            "each kernel's loops are threads of the GPU",
-            [
-                dlight.ApplyDefaultSchedule(
-                    dlight.gpu.Matmul(),
-                    dlight.gpu.GEMV(),
-                    OwnRules(),
-                    dlight.gpu.Reduction(),
-                    dlight.gpu.GeneralReduction(),
-                    dlight.gpu.Fallback(),
-                ),
-                # Bind all remaining loops to threads: nothing else can run on the GPU.
-                s_tir.transform.DefaultGPUSchedule(),
-            ],
-        ),
-    )
-
-
-def for_opencl(target: Any, limits: OpenCl) -> tuple[Phase, ...]:
-    """Return the phases for a GPU with OpenCL. `target` is its CPU, for which every kernel can be
-    scheduled as well: what the GPU can't do stays there."""
-    return (
-        quantize(litert_arithmetic(rescaled)),
-        SIMPLIFY,
-        Phase("name", "tensors have names that C accepts", [plain_names()]),
-        legalize(target),
+        legalize(),
         FUSE,
         Phase(
             "schedule",
@@ -268,6 +236,6 @@ def for_c(target: Any) -> tuple[Phase, ...]:
                 transform.CanonicalizeBindings(),
             ],
         ),
-        legalize(target, "relax.reshape"),
+        legalize("relax.reshape"),
         FUSE,
     )

@@ -1,5 +1,5 @@
-"""Small C sources that are linked into a model's library: the mark of GPU kernels, and the function
-that kernels call with an index outside of a tensor."""
+"""Small C sources that are linked into a model's library: the function that kernels call with an
+index outside of a tensor."""
 
 from __future__ import annotations
 
@@ -7,11 +7,6 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path
 
 from edgekit.base.files import storage_errors
-from edgekit.profiles.cpu import Target
-
-MARK = "edgekit_runs_on_cuda"
-"""The symbol of a library with CUDA kernels. A device looks for it with dlsym before TVM loads the
-library, because TVM's CUDA runtime must come first."""
 
 _INTERFACE = b"\0edgekit_model_info\0"
 """The entry of the interface's first function among a library's names."""
@@ -47,14 +42,6 @@ def is_program(library: Path) -> bool:
     virtual machine may need TVM's runtime first."""
     with library.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as content:
         return content.find(_INTERFACE) >= 0
-
-
-def write_mark(target: Target, folder: Path) -> tuple[str, ...]:
-    """Write the mark of a GPU target into `folder`, and return the source's name."""
-    if target.gpu is None:
-        return ()
-    code = f'__attribute__((visibility("default"))) const char {MARK}[] = "{target.gpu}";\n'
-    return (_write(folder / f"{MARK}.c", code),)
 
 
 def write_index_error(folder: Path) -> tuple[str, ...]:

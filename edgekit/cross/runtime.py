@@ -30,8 +30,6 @@ from edgekit.base.wording import size
 from edgekit.base.zip_reader import read_zip
 from edgekit.cross.tools import run_tool
 
-CUDA_RUNTIME = "libtvm_runtime_cuda.so"
-"""The library that runs GPU kernels, in addition to `LIBRARIES`."""
 LIBRARIES = ("libtvm_runtime.so", "libtvm_ffi.so")
 _LARGEST_MEMBER = 64 << 20
 
@@ -47,15 +45,13 @@ class Wheel:
     """The name on the board of each path in the wheel."""
 
 
-_TVM_FOR_AARCH64 = "4acfdb7653e4e1ba7a707bdf2833db72eb8fda7d04d99141f2a4e1da43171fb7"
-_TVM_BYTES = 94_642_691
 _PLATFORMS: Mapping[str, str] = {"aarch64": "manylinux_2_28_aarch64"}
 _WHEELS: Mapping[str, tuple[Wheel, ...]] = {
     "aarch64": (
         Wheel(
             f"apache-tvm=={TVM_VERSION}",
-            _TVM_FOR_AARCH64,
-            _TVM_BYTES,
+            "4acfdb7653e4e1ba7a707bdf2833db72eb8fda7d04d99141f2a4e1da43171fb7",
+            94_642_691,
             {
                 "tvm/lib/libtvm_runtime.so": "libtvm_runtime.so",
                 "tvm/LICENSE": "LICENSE.tvm",
@@ -76,51 +72,24 @@ _WHEELS: Mapping[str, tuple[Wheel, ...]] = {
     )
 }
 
-_CUDA_WHEELS: Mapping[str, tuple[Wheel, ...]] = {
-    "aarch64": (
-        Wheel(
-            f"apache-tvm=={TVM_VERSION}",
-            _TVM_FOR_AARCH64,
-            _TVM_BYTES,
-            {f"tvm/lib/{CUDA_RUNTIME}": CUDA_RUNTIME},
-        ),
-    )
-}
-
-
-def cuda_runtime(arch: str, events: Events = SILENT) -> Path:
-    """Return TVM's runtime for CUDA, for an architecture."""
-    check_pair()
-    if arch != platform.machine():
-        return _fetched(arch, _CUDA_WHEELS, "-cuda", events)[CUDA_RUNTIME]
-    installed = package_folder("tvm") / "lib" / CUDA_RUNTIME
-    if not installed.is_file():
-        raise MissingToolError(
-            f"TVM is installed without {CUDA_RUNTIME}",
-            hint="pip install --force-reinstall edgekit brings the pair that belongs together",
-        )
-    return installed
-
 
 def runtime_libraries(arch: str, events: Events = SILENT) -> dict[str, Path]:
     """Return TVM's runtime libraries for an architecture, and their licences, by file name."""
     check_pair()
     if arch == platform.machine():
         return _installed()
-    return _fetched(arch, _WHEELS, "", events)
+    return _fetched(arch, events)
 
 
-def _fetched(
-    arch: str, of_arch: Mapping[str, tuple[Wheel, ...]], suffix: str, events: Events
-) -> dict[str, Path]:
-    wheels = of_arch.get(arch)
+def _fetched(arch: str, events: Events) -> dict[str, Path]:
+    wheels = _WHEELS.get(arch)
     if wheels is None:
         raise BuildError(
             f"TVM publishes no runtime for {arch}",
-            hint=f"build for a board with one of these CPUs: {', '.join(sorted(of_arch))}",
+            hint=f"build for a board with one of these CPUs: {', '.join(sorted(_WHEELS))}",
         )
     digest = sha256_bytes("\n".join(wheel.sha256 for wheel in wheels).encode())
-    final = cache_dir() / "runtimes" / f"{arch}{suffix}-{digest[:16]}"
+    final = cache_dir() / "runtimes" / f"{arch}-{digest[:16]}"
     with storage_errors("save TVM's runtime", final):
         final.parent.mkdir(parents=True, exist_ok=True)
         with exclusive_lock(final.with_suffix(".lock")):

@@ -16,7 +16,7 @@ from edgekit.base.own_backends import own_backends
 from edgekit.base.sizes import format_size
 from edgekit.profiles.architecture import architecture, architectures
 from edgekit.profiles.cpu import Cpu, Target, this_cpu
-from edgekit.profiles.gpu import Gpu, OpenCl, complain_of_libraries, parse_gpu, parse_rest
+from edgekit.profiles.gpu import Gpu, GpuLimits, parse_gpu, parse_rest
 from edgekit.profiles.hardware import Firmware, Flash, parse_firmware, parse_flash
 from edgekit.profiles.kinds import KINDS, BoardKind, HasKind, TargetKind, Traits, TransportKind
 from edgekit.profiles.offload import OffloadSettings, parse_settings
@@ -115,7 +115,7 @@ class Board(HasKind):
     firmware: Firmware | None
     """The firmware; None if edgekit has none: then models are C for the user's own project."""
     flash: Flash | None
-    gpu: Gpu | OpenCl | None
+    gpu: Gpu | GpuLimits | None
     """The GPU, if the profile names one."""
     origin: Path
     """The profile's path. It differs between hosts and is no part of the board's identity."""
@@ -194,7 +194,7 @@ def parse_board(reader: TableReader, path: Path, folder: Path | None = None) -> 
         cpu=cpu,
         target=target,
         toolchain=toolchain,
-        offload=_parse_offload(reader.table("offload"), target),
+        offload=_parse_offload(reader.table("offload")),
         memory=memory,
         transport=_parse_transport(reader.table("transport"), traits),
         twin=_parse_twin(reader, cpu.arch) if _may_have_twin(traits, reader) else None,
@@ -246,7 +246,7 @@ def _architectures(traits: Traits | None) -> list[str]:
 
 
 def _parse_target(
-    reader: TableReader, traits: Traits | None, cpu: Cpu, gpu: Gpu | OpenCl | None
+    reader: TableReader, traits: Traits | None, cpu: Cpu, gpu: Gpu | GpuLimits | None
 ) -> Target:
     target_kind = reader.choice("kind", [traits.target] if traits else get_args(TargetKind))
     triple = reader.matching("triple", _TRIPLE, "a triple such as aarch64-linux-gnu")
@@ -307,11 +307,9 @@ def _complain_of_overlaps(reader: TableReader, regions: tuple[MemoryRegion, ...]
         reader.complain("region", f'two called "{name}"', "a name for each")
 
 
-def _parse_offload(reader: TableReader, target: Target) -> Offload:
+def _parse_offload(reader: TableReader) -> Offload:
     names = tuple(own_backends())  # a backend of another package declares its own boards
     allowed = reader.choices("allowed", names)
-    if target.gpu is not None:
-        complain_of_libraries(reader, allowed)
     default = reader.choices("default", names)
     for backend in default:
         if backend not in allowed:

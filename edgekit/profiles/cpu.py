@@ -17,7 +17,7 @@ from pathlib import Path
 from edgekit.base.errors import ProfileError
 from edgekit.base.options import option
 from edgekit.profiles.architecture import architecture_of, architecture_of_machine, architectures
-from edgekit.profiles.gpu import OpenCl
+from edgekit.profiles.gpu import GpuLimits
 
 
 @dataclass(frozen=True)
@@ -43,20 +43,16 @@ class Target:
     cpu: str
     features: tuple[str, ...]
     cores: int
-    gpu: str | None = None
-    """NVIDIA's GPU that runs what no library does, such as "sm_87"; None is none."""
-    opencl: OpenCl | None = None
-    """The GPU that runs these kernels in OpenCL; None is the CPU."""
+    gpu: GpuLimits | None = None
+    """The GPU that runs what no library does; None is the CPU."""
 
-    def with_rest(self, rest: str | OpenCl | None) -> Target:
+    def with_rest(self, rest: GpuLimits | None) -> Target:
         """Return the target with another processor for what no library does."""
-        if isinstance(rest, OpenCl):
-            return replace(self, gpu=None, opencl=rest)
-        return replace(self, gpu=rest, opencl=None)
+        return replace(self, gpu=rest)
 
     def as_json(self) -> str:
         """Return JSON for tvm.target.Target. The "c" kind only takes a CPU's name. Of a board with
-        OpenCL it is the CPU, which runs what its GPU can't."""
+        kernels on a GPU it is the CPU, which runs what its GPU can't."""
         if self.kind == "c":
             return json.dumps({"kind": self.kind, "mcpu": self.cpu})
         target: dict[str, object] = {
@@ -72,17 +68,7 @@ class Target:
         if self.features:
             target["mattr"] = list(self.features)
         target["num-cores"] = self.cores
-        if self.gpu is not None:
-            target = {"kind": "cuda", "arch": self.gpu, **_ANY_GPU, "host": target}
         return json.dumps(target)
-
-
-_ANY_GPU = {
-    "max_threads_per_block": 1024,
-    "max_shared_memory_per_block": 48 << 10,
-    "thread_warp_size": 32,
-}
-"""The limits of every GPU that TVM's runtime for CUDA 13 supports."""
 
 
 def this_cpu() -> tuple[Cpu, Target]:

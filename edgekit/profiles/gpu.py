@@ -4,27 +4,34 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Literal
 
-from edgekit.base.own_backends import own_backends
 from edgekit.profiles.reader import TableReader, show
 
 NEEDED_CUDA = 13
-"""TVM's runtime for CUDA needs libcudart.so.13, and its source is not published with it."""
-_ARCH = re.compile(r"sm_[0-9]{2,3}[af]?")
+"""Kernels are compiled by NVIDIA's compiler of CUDA 13, whose code older drivers refuse."""
+_ARCH = re.compile(r"(sm|compute)_[0-9]{2,3}[af]?")
 
 
 @dataclass(frozen=True)
 class Gpu:
     arch: str
-    """The architecture as NVIDIA's compiler takes it: "sm_87"."""
+    """The architecture as NVIDIA's compiler takes it: "sm_87" is machine code for one GPU,
+    "compute_75" code for it and all newer ones, which their driver compiles."""
     cuda: int
     """The major version of CUDA in the board's system: 12 in JetPack 6."""
 
+    @property
+    def limits(self) -> GpuLimits:
+        """Return the limits of every GPU that CUDA 13 supports."""
+        return GpuLimits("cuda", self.arch, 1024, 32, 48 << 10, True, True, arch=self.arch)
+
 
 @dataclass(frozen=True)
-class OpenCl:
-    """What kernels in OpenCL's C may count on, and their schedules go by."""
+class GpuLimits:
+    """What kernels for a GPU may count on, and their schedules go by."""
 
+    language: Literal["opencl", "cuda"]
     name: str
     threads: int
     """The most threads of a group."""
@@ -37,9 +44,11 @@ class OpenCl:
     double: bool
     untested: bool = False
     """Whether no model has run on such a GPU."""
+    arch: str = ""
+    """The architecture as NVIDIA's compiler takes it."""
 
 
-def parse_gpu(reader: TableReader) -> Gpu | OpenCl:
+def parse_gpu(reader: TableReader) -> Gpu | GpuLimits:
     if reader.has("threads") or reader.has("width"):
         return _parse_opencl(reader)
     arch = reader.matching("arch", _ARCH, "an architecture of NVIDIA's such as sm_87")
@@ -48,8 +57,9 @@ def parse_gpu(reader: TableReader) -> Gpu | OpenCl:
     return Gpu(arch, cuda)
 
 
-def _parse_opencl(reader: TableReader) -> OpenCl:
-    made = OpenCl(
+def _parse_opencl(reader: TableReader) -> GpuLimits:
+    made = GpuLimits(
+        language="opencl",
         name=reader.text("name", limit=60),
         threads=reader.integer("threads", 16, 4096),
         width=reader.integer("width", 1, 128),
@@ -62,16 +72,16 @@ def _parse_opencl(reader: TableReader) -> OpenCl:
     return made
 
 
-def parse_rest(target: TableReader, gpu: Gpu | OpenCl | None) -> str | OpenCl | None:
-    """Parse `target.rest`. Return what runs the rest of a model: the architecture of NVIDIA's GPU,
-    the limits of one with OpenCL, None for the CPU."""
+def parse_rest(target: TableReader, gpu: Gpu | GpuLimits | None) -> GpuLimits | None:
+    """Parse `target.rest`. Return the limits of the GPU that runs the rest of a model; None is the
+    CPU."""
     rest = target.choice("rest", ("cpu", "cuda", "opencl")) if target.has("rest") else "cpu"
     if rest not in ("cuda", "opencl"):
         return None
     if gpu is None:
         target.complain("rest", show(rest), '"cpu": the profile has no table [gpu]')
         return None
-    if isinstance(gpu, OpenCl):
+    if isinstance(gpu, GpuLimits):
         if rest == "cuda":
             target.complain("rest", '"cuda"', '"opencl": the table [gpu] is of a GPU with OpenCL')
         return gpu
@@ -79,16 +89,7 @@ def parse_rest(target: TableReader, gpu: Gpu | OpenCl | None) -> str | OpenCl | 
         target.complain("rest", '"opencl"', '"cuda": the table [gpu] is of a GPU of NVIDIA\'s')
         return None
     if 0 < gpu.cuda < NEEDED_CUDA:
-        why = f"TVM's CUDA runtime needs libcudart.so.{NEEDED_CUDA}, and gpu.cuda is {gpu.cuda}"
+        why = f"kernels need the driver of CUDA {NEEDED_CUDA}, and gpu.cuda is {gpu.cuda}"
         target.complain("rest", '"cuda"', f'"cpu": {why}')
         return None
-    return gpu.arch
-
-
-def complain_of_libraries(offload: TableReader, allowed: tuple[str, ...]) -> None:
-    """Complain of backends that run on the CPU, if the GPU runs the rest of a model."""
-    on_gpu = [name for name, facts in own_backends().items() if facts.tensors == "gpu"]
-    for name in allowed:
-        if name not in on_gpu:
-            expected = f'{" or ".join(on_gpu)} where target.rest is "cuda"'
-            offload.complain("allowed", show(name), expected)
+    return gpu.limits

@@ -150,7 +150,7 @@ def _found(request: BuildRequest, effort: Effort, events: Events) -> Iterator[Ke
             f"kernels for {request.board.name} can't be tuned: no engine takes candidates",
             hint="a build uses edgekit's own schedules",
         )
-    if request.board.target.opencl is not None:
+    if request.board.target.gpu is not None:
         raise UsageError(
             f"kernels for {request.board.name} can't be tuned: rules alone schedule those of a GPU",
             hint="only kernels for a CPU can be tuned",

@@ -113,7 +113,7 @@ class Cells:
 
 
 def _check_can_be_tuned(board: Board) -> None:
-    has_kernels = product_of(board).tuner == "kernels" and board.target.opencl is None
+    has_kernels = product_of(board).tuner == "kernels" and board.target.gpu is None
     if board.in_engine or not has_kernels:
         raise OffloadRefusedError(
             f"{board.name} has no kernels that a quick search tunes",

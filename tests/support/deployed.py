@@ -70,7 +70,7 @@ def run_deployed(
         if labs:
             compiled = replace(compiled, regions=())
         symbols = [lab.region.symbol for lab in labs]
-        library = _linked(compiled, folder, target or load_board("local").target, backends, symbols)
+        library = linked(compiled, folder, target or load_board("local").target, backends, symbols)
         given = [np.require(value, requirements="C") for value in arguments]
         if not labs:
             return _WORKERS.plain.run({"library": str(library)}, given)
@@ -79,12 +79,12 @@ def run_deployed(
         return _WORKERS.with_labs.run({"library": str(library), "regions": str(regions)}, given)
 
 
-def _linked(
+def linked(
     compiled: OffloadedModel,
     folder: Path,
     target: Target,
-    backends: Sequence[tuple[Backend, Options]],
-    in_labs: Sequence[str],
+    backends: Sequence[tuple[Backend, Options]] = (),
+    in_labs: Sequence[str] = (),
 ) -> Path:
     """Return the library that a bundle would hold. Labs compute the regions `in_labs`."""
     board = replace(load_board("local"), target=target)

@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "calls.h"
-#include "gpu.h"
 #include "json.h"
 #include "model.h"
 
@@ -166,16 +165,10 @@ class MachineModel : public Model {
     if (threads > 0) setenv("TVM_NUM_THREADS", std::to_string(threads).c_str(), 1);
     HearRegions();
     const int64_t started = Now();
-    device_ = DeviceOf(library);
     library_ = LoadModule(library);
     machine_ = Call(RequiredMember(*library_, "vm_load_executable")).cast<Module>();
     const Function initialise = RequiredMember(*machine_, "vm_initialization");
-    const int cpu = static_cast<int>(kDLCPU);
-    if (device_ == cpu) {
-      Call(initialise, cpu, 0, kPooledAllocator);
-    } else {  // shapes and the like stay in the CPU's memory
-      Call(initialise, device_, 0, kPooledAllocator, cpu, 0, kPooledAllocator);
-    }
+    Call(initialise, static_cast<int>(kDLCPU), 0, kPooledAllocator);
     main_ = RequiredMember(*machine_, "main");
     load_nanoseconds_ = Now() - started;
     threads_ = CallGlobal("runtime.NumThreads").cast<int>();
@@ -189,17 +182,7 @@ class MachineModel : public Model {
   void Run() override {
     Guarded([this] {
       result_ = nullptr;
-      if (device_ == kDLCPU) {
-        result_ = CallWith(main_, {inputs_.begin(), inputs_.end()});
-        return;
-      }
-      std::vector<TvmTensor> there;
-      for (const TvmTensor& input : inputs_) there.push_back(On(device_, input));
-      Array<Any> outputs;
-      for (const TvmTensor& output : Flatten(CallWith(main_, {there.begin(), there.end()}))) {
-        outputs.push_back(On(kDLCPU, output));  // waits for the kernels
-      }
-      result_ = outputs;
+      result_ = CallWith(main_, {inputs_.begin(), inputs_.end()});
     });
   }
 
@@ -211,9 +194,6 @@ class MachineModel : public Model {
 
   Profiled Profile(size_t runs, size_t traced,
                    const std::function<void(size_t)>& done) override {
-    if (device_ != kDLCPU) {
-      throw std::runtime_error("kernels of a GPU run after they were called: they can't be profiled");
-    }
     Profiler profiler(runs, traced);
     Function hear = Function::FromPacked([&profiler](const AnyView* args, int32_t, Any* result) {
       profiler.Hear(args[2].cast<bool>(), args[1].cast<std::string>());
@@ -233,7 +213,6 @@ class MachineModel : public Model {
   std::optional<Module> library_;  // a Module is never null
   std::optional<Module> machine_;
   Function main_;
-  int device_ = kDLCPU;
   std::vector<TvmTensor> inputs_;
   Any result_;
 };

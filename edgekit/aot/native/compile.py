@@ -16,14 +16,14 @@ from edgekit.aot.program import Program, Step
 from edgekit.aot.read import NeedsRuntimeError
 from edgekit.compiler.gpu.code import ALIGNMENT as GPU_ALIGNMENT
 from edgekit.compiler.gpu.code import GpuCode
-from edgekit.compiler.gpu.kernels import ON_GPU, gpu_code
+from edgekit.compiler.gpu.kernels import ON_GPU, compiled, gpu_code
 from edgekit.compiler.loops import LoopRule, Rule
 from edgekit.compiler.objects import ALIGNMENT, Scratch, compile_kernels, padded
 from edgekit.compiler.passes.in_place import in_place, overwritable
 from edgekit.compiler.phases import Phase
 from edgekit.compiler.work import Work
 from edgekit.models.model import Model
-from edgekit.profiles.gpu import OpenCl
+from edgekit.profiles.gpu import GpuLimits
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,18 @@ class _Needs:
     in_place: tuple[tuple[int, int], ...] = ()
 
 
-def program_of(model: Model, module: Any, opencl: OpenCl | None = None) -> ForProgram | None:
+def program_of(
+    model: Model,
+    module: Any,
+    limits: GpuLimits | None = None,
+    regions_on_gpu: frozenset[str] = frozenset(),
+) -> ForProgram | None:
     """Return the form of a scheduled module as a program; None if it needs TVM's runtime."""
     try:
         read_steps(model, module)
     except NeedsRuntimeError:
         return None
-    return ForProgram(model, opencl)
+    return ForProgram(model, limits, regions_on_gpu)
 
 
 @dataclass(frozen=True)
@@ -48,8 +53,10 @@ class ForProgram:
     """The form of a program in machine code: kernels, called by C that is written for the model."""
 
     model: Model
-    opencl: OpenCl | None = None
+    limits: GpuLimits | None = None
     """The limits of the GPU that runs what was scheduled for it."""
+    regions_on_gpu: frozenset[str] = frozenset()
+    """The regions that take tensors where they lie on the GPU."""
 
     @property
     def phases(self) -> tuple[Phase, ...]:
@@ -73,9 +80,11 @@ class ForProgram:
         steps = _in_place(program, kernels, may_share=not on_gpu)
         calls = {call.kernel: kernels[call.kernel] for call in _calls(steps.program)}
         gpu: GpuCode | None = None
-        if self.opencl is not None and on_gpu:
-            gpu = gpu_code(
-                {name: calls[name] for name in calls if name in on_gpu}, self.opencl, target
+        if self.limits is not None and on_gpu:
+            own = {name: calls[name] for name in calls if name in on_gpu}
+            gpu = replace(
+                compiled(gpu_code(own, self.limits, target), self.limits),
+                regions=self.regions_on_gpu,
             )
         own = {name: kernel for name, kernel in calls.items() if name not in on_gpu}
         machine_code, scratch = compile_kernels(own, target)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from edgekit.aot.native.planned import PlannedSteps, Weights
-from edgekit.aot.operators import CallKernel, Weight
+from edgekit.aot.operators import CallKernel, CallRegion, Weight
 from edgekit.aot.program import Step
 from edgekit.base.files import sha256_bytes
 from edgekit.base.quoting import c_string
@@ -14,6 +14,11 @@ from edgekit.compiler.gpu.code import ALIGNMENT, GpuCode, Launch
 
 GPU_SOURCE = "edgekit_gpu_source"
 """The symbol of the kernels' source."""
+
+
+def on_gpu(symbol: str) -> str:
+    """Return the function of a region that takes the GPU's addresses."""
+    return f"edgekit_region_gpu_{symbol}"
 
 
 @dataclass
@@ -27,16 +32,24 @@ class GpuTables:
     def launched(self, step: Step) -> str:
         """Return the C that starts a step's kernels; empty if the CPU runs it."""
         what = step.operator
-        if not isinstance(what, CallKernel) or what.kernel not in self.code.kernels:
+        if not self._is_on_gpu(step):
             return ""
-        kernel = self.code.kernels[what.kernel]
+        assert isinstance(what, CallKernel | CallRegion)
         operands = [
             self._weight(operand)
             if isinstance(operand, Weight)
             else self._buffer(step.inputs[operand])
             for operand in what.operands
         ]
-        operands += [self._buffer(buffer) for buffer in step.outputs]
+        results = [self._buffer(buffer) for buffer in step.outputs]
+        if isinstance(what, CallRegion):
+            return (
+                f"{{ const void *const given[] = {{{_addresses(operands)}}}; "
+                f"void *const made[] = {{{_addresses(results)}}}; "
+                f"return edgekit_run_region(program, {on_gpu(what.symbol)}, given, made); }}"
+            )
+        kernel = self.code.kernels[what.kernel]
+        operands += results
         at = self.planned.scratch_at[self.planned.program.steps.index(step)]
         operands += [self._span(False, *pair) for pair in zip(at, kernel.scratch, strict=True)]
         first = len(self._launches)
@@ -71,7 +84,7 @@ class GpuTables:
         yield "static const edgekit_lending lent[] = {"
         yield from lent
         yield "  {0, 0, 0, 0}};"
-        source = self.code.source.encode("ascii")
+        source = self.code.content
         size = len(self.weights.content)
         yield f'extern const char {GPU_SOURCE}[] __attribute__((visibility("hidden")));'
         yield "const edgekit_gpu_model edgekit_on_gpu = {"
@@ -90,10 +103,15 @@ class GpuTables:
         yield "}"
 
     def _lent(self, step: Step) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        what = step.operator
-        if isinstance(what, CallKernel) and what.kernel in self.code.kernels:
+        if self._is_on_gpu(step):
             return (), ()
         return self._lending(step.inputs, step.outputs)
+
+    def _is_on_gpu(self, step: Step) -> bool:
+        what = step.operator
+        if isinstance(what, CallRegion):
+            return what.symbol in self.code.regions
+        return isinstance(what, CallKernel) and what.kernel in self.code.kernels
 
     def _lending(
         self, read: Iterable[int], written: Iterable[int]
@@ -110,7 +128,7 @@ class GpuTables:
         return self._span(True, self.weights.place(weight.array), weight.array.nbytes)
 
     def _span(self, is_weight: bool, at: int, size: int) -> int:
-        # OpenCL has no memory without bytes: an empty tensor is any byte.
+        # A GPU has no memory without bytes: an empty tensor is any byte.
         key = (is_weight, at, size) if size else (is_weight, 0, 1)
         return self._spans.setdefault(key, len(self._spans))
 
@@ -132,6 +150,11 @@ class _Numbers:
 
 def _lending(numbers: _Numbers, reads: tuple[int, ...], writes: tuple[int, ...]) -> str:
     return f"{{{len(reads)}, {len(writes)}, {numbers.at(reads)}, {numbers.at(writes)}}}"
+
+
+def _addresses(spans: Iterable[int]) -> str:
+    each = (f"edgekit_gpu_address(edgekit_gpu_of(program), {span})" for span in spans)
+    return ", ".join(each)
 
 
 def _threads(launch: Launch) -> str:

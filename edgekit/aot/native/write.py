@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from edgekit.aot.arena import ArenaPlan, places
 from edgekit.aot.c_text import C_TYPES
 from edgekit.aot.native.describe import described
-from edgekit.aot.native.gpu_tables import GPU_SOURCE, GpuTables
+from edgekit.aot.native.gpu_tables import GPU_SOURCE, GpuTables, on_gpu
 from edgekit.aot.native.planned import PlannedBranch, PlannedLoop, PlannedSteps, Weights
 from edgekit.aot.operators import CONTROL, CallKernel, CallRegion, Copy, HoldIndices
 from edgekit.aot.program import Program, Step
@@ -52,13 +52,15 @@ _LINUX = _System(
     ("-lm", "-ldl", "-pthread"),
     tuple(SOURCE / f"{name}.c" for name in ("program", "no_gpu", "sizes", "threads", "tvm_call")),
 )
-_LINUX_OPENCL = replace(
-    _LINUX,
-    fixed=tuple(
-        SOURCE / f"{name}.c"
-        for name in ("program", "opencl", "kernel_cache", "sizes", "threads", "tvm_call")
-    ),
-)
+_LINUX_WITH_GPU = {
+    language: replace(
+        _LINUX,
+        fixed=tuple(
+            SOURCE / f"{name}.c" for name in ("program", *own, "sizes", "threads", "tvm_call")
+        ),
+    )
+    for language, own in {"opencl": ("opencl", "kernel_cache"), "cuda": ("cuda",)}.items()
+}
 _EXPORTED = (
     *("edgekit_model_info", "edgekit_create", "edgekit_destroy", "edgekit_input"),
     *("edgekit_output", "edgekit_run", "edgekit_run_step", "edgekit_error"),
@@ -69,7 +71,7 @@ _ENGINE = _System(
     (),
     (_PROGRAM, SOURCE / "no_gpu.c", SOURCE / "one_thread.c"),
 )
-_SYSTEMS = (_LINUX, _LINUX_OPENCL, _ENGINE)
+_SYSTEMS = (_LINUX, *_LINUX_WITH_GPU.values(), _ENGINE)
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,8 @@ class NativeProgram:
         """Write the sources and the kernels into the folder."""
         architecture = architecture_of(target.triple)
         in_engine = architecture is not None and architecture.in_engine
-        system = _ENGINE if in_engine else _LINUX if self.gpu is None else _LINUX_OPENCL
+        on_linux = _LINUX if self.gpu is None else _LINUX_WITH_GPU[self.gpu.language]
+        system = _ENGINE if in_engine else on_linux
         weights = Weights(ALIGNMENT if self.gpu is None else GPU_ALIGNMENT)
         text = "\n".join(_model(self, weights)) + "\n"
         sources = ["model.c"]
@@ -134,8 +137,9 @@ class NativeProgram:
                 sources.append(f"kernels{number}.o")
                 (folder / sources[-1]).write_bytes(code)
             if self.gpu is not None:
-                (folder / f"{GPU_SOURCE}.cl").write_text(self.gpu.source, encoding="ascii")
-                sources.append(write_blob(folder, GPU_SOURCE, f"{GPU_SOURCE}.cl", form=system.blob))
+                (folder / f"{GPU_SOURCE}.bin").write_bytes(self.gpu.content)
+                blob = f"{GPU_SOURCE}.bin"
+                sources.append(write_blob(folder, GPU_SOURCE, blob, form=system.blob))
             if weights.content:
                 (folder / f"{_WEIGHTS}.bin").write_bytes(weights.content)
                 blob = f"{_WEIGHTS}.bin"
@@ -315,7 +319,10 @@ def _prototypes(plan: NativeProgram) -> Iterator[str]:
         yield f"int {PREFIX}{kernel}({', '.join(['const void *'] * count)});"
     for symbol in regions:
         arguments = "const void *const *, void *const *, int, char *, size_t"
-        yield f"int edgekit_region_{symbol}({arguments});"
+        name = f"edgekit_region_{symbol}"
+        if plan.gpu is not None and symbol in plan.gpu.regions:
+            name = on_gpu(symbol)
+        yield f"int {name}({arguments});"
 
 
 def _all_steps(program: Program) -> Iterator[Step]:

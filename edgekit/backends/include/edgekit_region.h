@@ -93,10 +93,10 @@ inline void check(const DLTensor* given, const Tensor& wanted) {
   if (!is_contiguous(*given)) throw std::invalid_argument(name + " is not contiguous");
 }
 
-inline DLTensor described(void* data, const Tensor& tensor) {
+inline DLTensor described(void* data, const Tensor& tensor, DLDeviceType place) {
   DLTensor made{};
   made.data = data;
-  made.device = {kDLCPU, 0};
+  made.device = {place, 0};
   made.ndim = tensor.rank;
   made.dtype = tensor.dtype;
   made.shape = const_cast<int64_t*>(tensor.shape);
@@ -131,7 +131,8 @@ inline std::atomic<int>& program_threads() {
 // Runs a region on memory of the shapes and types that it was made for.
 template <typename Region, int Inputs, int Outputs>
 int call_plain(const char* symbol, const Tensor (&inputs)[Inputs], const Tensor (&outputs)[Outputs],
-               const void* const* given, void* const* made, int threads, char* text, size_t size) {
+               const void* const* given, void* const* made, int threads, char* text, size_t size,
+               DLDeviceType place = kDLCPU) {
   std::string failure;
   try {
     program_threads() = threads;
@@ -139,8 +140,8 @@ int call_plain(const char* symbol, const Tensor (&inputs)[Inputs], const Tensor 
     const DLTensor* sources[Inputs];
     DLTensor* results[Outputs];
     for (int i = 0; i < Inputs; ++i)
-      sources[i] = &(from[i] = described(const_cast<void*>(given[i]), inputs[i]));
-    for (int i = 0; i < Outputs; ++i) results[i] = &(to[i] = described(made[i], outputs[i]));
+      sources[i] = &(from[i] = described(const_cast<void*>(given[i]), inputs[i], place));
+    for (int i = 0; i < Outputs; ++i) results[i] = &(to[i] = described(made[i], outputs[i], place));
     instance_of<Region>().run(sources, results);
     return 0;
   } catch (const std::exception& error) {
@@ -211,6 +212,15 @@ int call(const char* symbol, const Tensor (&inputs)[Inputs], const Tensor (&outp
 #else
 #define EDGEKIT_REGION_FOR_TVM(symbol, Region, inputs, outputs)
 #endif
+
+// A function that runs a region with kTakesGpu on memory of the first GPU of NVIDIA's, in the order of its
+// default stream.
+#define EDGEKIT_REGION_ON_GPU(symbol, Region, inputs, outputs)                                \
+  extern "C" __attribute__((visibility("hidden"))) int edgekit_region_gpu_##symbol(           \
+      const void* const* given, void* const* made, int threads, char* text, size_t size) {    \
+    return edgekit::call_plain<Region>(#symbol, inputs, outputs, given, made, threads, text,  \
+                                       size, kDLCUDA);                                        \
+  }
 
 // A function that returns how many bytes of inputs and outputs a call copies or rearranges:
 // `copied_in_a_call` of the Region.

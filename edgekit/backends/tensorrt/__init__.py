@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgekit.backends.base import DeviceBuild, GeneratedRegion, Option, Options, Region, Runner
+from edgekit.backends.base import GeneratedRegion, Option, Options, Region, Runner
+from edgekit.backends.tensorrt.places import DEVICE_BUILD
 
 if TYPE_CHECKING:
     from edgekit.backends.base import Rule
@@ -20,20 +21,6 @@ if TYPE_CHECKING:
     from edgekit.cross.sources import BuiltLibrary
     from edgekit.profiles.board import Board
     from edgekit.profiles.toolchain import Toolchain
-
-
-_DEVICE_BUILD = DeviceBuild(
-    headers=("NvInfer.h", "NvInferVersion.h", "NvOnnxParser.h", "cuda_runtime_api.h"),
-    folders=(
-        *("/usr/include/*-linux-gnu", "/usr/include", "/usr/local/cuda/include"),
-        *("/usr/local/cuda/targets/*/include", "/usr/local/TensorRT/include"),
-    ),
-    variable="TENSORRT_INCLUDE",
-    install="install JetPack's headers on the device (sudo apt-get install "
-    "libnvinfer-headers-dev libnvonnxparsers-dev, and the cuda-cudart-dev of its CUDA)",
-    check="check that libnvinfer-headers-dev, libnvonnxparsers-dev and cuda-cudart-dev are all "
-    "JetPack's",
-)
 
 
 class TensorRt:
@@ -56,7 +43,7 @@ class TensorRt:
             3, "how long the builder searches, from TensorRT 8.6 on", (0, 1, 2, 3, 4, 5)
         ),
     }
-    device_build = _DEVICE_BUILD
+    device_build = DEVICE_BUILD
 
     def rules(self, options: Options) -> Sequence[Rule]:
         from edgekit.backends.tensorrt.rules import all_rules

@@ -28,8 +28,11 @@ class Region : public edgekit::tensorrt::Runner {{
 }};
 """
     whole = region_source(region, ("edgekit_tensorrt.h",), source, "Region", blobs)
-    counter = f"\nEDGEKIT_COPIED({region.symbol}, Region)\n"
-    return GeneratedRegion(region.symbol, region.backend, whole + counter, blobs)
+    more = (
+        f"\nEDGEKIT_REGION_ON_GPU({region.symbol}, Region, inputs, outputs)\n"
+        f"EDGEKIT_COPIED({region.symbol}, Region)\n"
+    )
+    return GeneratedRegion(region.symbol, region.backend, whole + more, blobs)
 
 
 def settings_of(options: Options) -> tuple[str, ...]:

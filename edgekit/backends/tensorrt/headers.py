@@ -8,13 +8,17 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from edgekit.backends.tensorrt.places import DEVICE_BUILD
 from edgekit.base.errors import MissingToolError
 from edgekit.base.files import sha256_file
 from edgekit.base.paths import named_folders
+from edgekit.compiler.cuda.toolkit import find_toolkit
 
 if TYPE_CHECKING:
     from edgekit.cross.sources import BuiltLibrary
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
     from edgekit.profiles.toolchain import Toolchain
 
 VARIABLE = "TENSORRT_INCLUDE"
+_PACKAGES = "libnvinfer-headers-dev and libnvonnxparsers-dev"
 _WANTED = ("NvInfer.h", "NvOnnxParser.h", "cuda_runtime_api.h")
 _VERSION = "NvInferVersion.h"
 _IN_SYSROOT = ("usr/include/{triple}", "usr/include", "usr/local/cuda/include")
@@ -40,10 +45,12 @@ class Headers:
 
 
 def find_headers(board: Board, toolchain: Toolchain) -> Headers | None:
-    """Find the headers in the folders of TENSORRT_INCLUDE, or in the toolchain's sysroot; return
-    None if the device must have them. MissingToolError if the device is the host, or if
-    TENSORRT_INCLUDE lacks some of them."""
+    """Find the headers in the folders of TENSORRT_INCLUDE, in the toolchain's sysroot, or on this
+    machine if it is the device; return None if the device must have them. MissingToolError if this
+    machine is the device, or if TENSORRT_INCLUDE lacks some of them."""
     folders = _folders(toolchain, board.target.triple)
+    if board.is_host:
+        folders = (*folders, *_of_this_machine())
     places = {name: _place(folders, name) for name in (*_WANTED, _VERSION)}
     missing = [name for name, place in places.items() if place is None]
     if missing and not board.is_host and not os.environ.get(VARIABLE):
@@ -88,6 +95,14 @@ def _folders(toolchain: Toolchain, triple: str) -> tuple[Path, ...]:
     return (*said, *(root / place.format(triple=triple) for place in _IN_SYSROOT))
 
 
+def _of_this_machine() -> Iterator[Path]:
+    """Yield the folders in which a device would look, and that of NVIDIA's package of headers."""
+    for pattern in DEVICE_BUILD.folders:
+        yield from sorted(Path("/").glob(pattern.removeprefix("/")))
+    with suppress(MissingToolError):
+        yield find_toolkit().include
+
+
 def _place(folders: tuple[Path, ...], name: str) -> Path | None:
     return next((folder / name for folder in folders if (folder / name).is_file()), None)
 
@@ -98,6 +113,13 @@ def _version(text: str) -> str:
 
 
 def _nothing_found(board: Board, missing: list[str], folders: tuple[Path, ...]) -> MissingToolError:
+    if board.is_host and not os.environ.get(VARIABLE):
+        return MissingToolError(
+            f"what speaks to TensorRT on {board.name} can't be compiled: there is no "
+            f"{', '.join(missing)}",
+            hint=f"install {_PACKAGES} from NVIDIA's repository, or set {VARIABLE} to folders with "
+            f"them ({os.pathsep!r} between them)",
+        )
     looked = ", ".join(str(folder) for folder in folders)
     why = f"no {', '.join(missing)} in {looked}" if looked else f"{VARIABLE} is not set"
     return MissingToolError(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from edgekit.building.product import Product
-from edgekit.building.products.library import GpuLibrary, Library, OpenClLibrary
+from edgekit.building.products.library import CudaLibrary, GpuLibrary, Library
 from edgekit.building.products.program_in_c import ProgramInC
 from edgekit.building.products.wasm_module import WasmModule
 from edgekit.bundle.manifest import Manifest
 from edgekit.profiles.board import Board
 
-_LIBRARY, _GPU_LIBRARY, _PROGRAM_IN_C = Library(), GpuLibrary(), ProgramInC()
-_WASM_MODULE, _OPENCL_LIBRARY = WasmModule(), OpenClLibrary()
+_LIBRARY, _PROGRAM_IN_C, _WASM_MODULE = Library(), ProgramInC(), WasmModule()
+_ON_GPU = {"opencl": GpuLibrary(), "cuda": CudaLibrary()}
 
 
 def product_of(board: Board) -> Product:
@@ -19,9 +19,8 @@ def product_of(board: Board) -> Product:
         return _PROGRAM_IN_C
     if board.in_engine:
         return _WASM_MODULE
-    if board.target.opencl is not None:
-        return _OPENCL_LIBRARY
-    return _LIBRARY if board.target.gpu is None else _GPU_LIBRARY
+    limits = board.target.gpu
+    return _LIBRARY if limits is None else _ON_GPU[limits.language]
 
 
 def product_in(manifest: Manifest) -> Product:
@@ -29,5 +28,5 @@ def product_in(manifest: Manifest) -> Product:
     if manifest.board.in_engine:
         return _WASM_MODULE
     if any(step.kind == "gpu" for step in manifest.steps):
-        return _OPENCL_LIBRARY
+        return _ON_GPU["opencl"]
     return _LIBRARY if manifest.bare_metal is None else _PROGRAM_IN_C

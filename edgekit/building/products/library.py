@@ -42,7 +42,6 @@ from edgekit.compiler.cuda.toolkit import PACKAGES, find_toolkit
 from edgekit.compiler.schedules.choices import NO_CHOICES, Choices
 from edgekit.compiler.steps import CodeArena, CodeStep
 from edgekit.cross.link import Linker, Objects, link_shared_library
-from edgekit.cross.runtime import cuda_runtime
 from edgekit.devices.elf import weight_bytes
 from edgekit.profiles.architecture import architecture_of
 from edgekit.profiles.cpu import Target
@@ -315,11 +314,28 @@ def _installed_toolkit() -> str:
 
 
 class GpuLibrary(Library):
-    """A library whose kernels run on the board's GPU."""
+    """A library whose kernels run on a GPU, and on the CPU where they can't."""
 
     tuning_pays = False
     nan_obstacle = "kernels on a GPU may lose NaN"
-    fixed_sizes = "runs kernels on its GPU, which are made for one size"
+
+    def with_measured(self, request: BuildRequest, events: Events, *, twin: bool) -> BuildRequest:
+        return request
+
+    def board_identity(self, board: Board) -> list[object]:
+        limits = board.target.gpu
+        return [] if limits is None else [asdict(limits)]
+
+    def size_in_words(self, manifest: Manifest, weight_bytes: int) -> Words:
+        return [*super().size_in_words(manifest, weight_bytes), *_gpu_in_words(manifest)]
+
+    def content_in_words(self, manifest: Manifest) -> Words:
+        return [*super().content_in_words(manifest), *_gpu_in_words(manifest)]
+
+
+class CudaLibrary(GpuLibrary):
+    """The same with kernels that NVIDIA's compiler makes on the host."""
+
     packages = PACKAGES
     needs = (
         Need(
@@ -330,29 +346,6 @@ class GpuLibrary(Library):
             _installed_toolkit,
         ),
     )
-
-    def run_time_libraries(self, board: Board, events: Events) -> tuple[Path, ...]:
-        return (cuda_runtime(board.cpu.arch, events),)
-
-
-class OpenClLibrary(Library):
-    """A library whose kernels run on a GPU with OpenCL, and on the CPU where they can't."""
-
-    tuning_pays = False
-    nan_obstacle = "kernels on a GPU may lose NaN"
-
-    def with_measured(self, request: BuildRequest, events: Events, *, twin: bool) -> BuildRequest:
-        return request
-
-    def board_identity(self, board: Board) -> list[object]:
-        opencl = board.target.opencl
-        return [] if opencl is None else [asdict(opencl)]
-
-    def size_in_words(self, manifest: Manifest, weight_bytes: int) -> Words:
-        return [*super().size_in_words(manifest, weight_bytes), *_gpu_in_words(manifest)]
-
-    def content_in_words(self, manifest: Manifest) -> Words:
-        return [*super().content_in_words(manifest), *_gpu_in_words(manifest)]
 
 
 def _gpu_in_words(manifest: Manifest) -> Words:

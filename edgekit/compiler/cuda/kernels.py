@@ -1,53 +1,87 @@
-"""Compile CUDA C++ to machine code for one GPU with NVIDIA's compiler library."""
+"""Compile CUDA's C++ for one GPU, or for it and all newer ones, with NVIDIA's compiler library."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+import ctypes
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
 
-from edgekit.compiler.cuda.toolkit import find_toolkit, load_cuda_runtime
+from edgekit.base.errors import BuildError, MissingToolError
+from edgekit.compiler.cuda.toolkit import find_toolkit
 
-_CALLBACK = "tvm_callback_cuda_compile"
-_PRECISE = ("--ftz=false", "--prec-div=true", "--prec-sqrt=true")
-"""Options that undo most of the fast mathematics that TVM requests."""
+_OPTIONS = (
+    "-default-device",
+    "--device-int128",
+    "--std=c++17",
+    # As precise as the CPU's.
+    *("--ftz=false", "--prec-div=true", "--prec-sqrt=true"),
+)
+_PREAMBLE = """\
+#include <cuda/std/limits>
+#define INFINITY (::cuda::std::numeric_limits<float>::infinity())
+#define NAN (::cuda::std::numeric_limits<float>::quiet_NaN())
+"""
+_FAULT = "this is a fault of edgekit: please report it with the model"
 
 
-@contextmanager
-def compiling_kernels(arch: str) -> Iterator[None]:
-    """Compile the CUDA code that TVM generates inside this context to machine code for `arch`."""
-    import tvm_ffi
-    from tvm.support.nvcc import compile_cuda
-
-    load_cuda_runtime()
+def compile_cuda(source: str, arch: str) -> bytes:
+    """Return machine code for "sm_87"; for "compute_75" PTX, which a GPU's driver compiles."""
     toolkit = find_toolkit()
-    options = [*_PRECISE, f"-I{toolkit.include / 'cccl'}"]
-
-    def compiled(code: str) -> bytes:
-        with _cuda_path(toolkit.root):
-            cubin = compile_cuda(
-                code, target_format="cubin", arch=arch, options=options, compiler="nvrtc"
+    options = [
+        f"--gpu-architecture={arch}",
+        f"-I{toolkit.include}",
+        f"-I{toolkit.include / 'cccl'}",
+        *_OPTIONS,
+    ]
+    library = _library()
+    program = ctypes.c_void_p()
+    text = (_PREAMBLE + source).encode("ascii")
+    _check(
+        library.nvrtcCreateProgram(ctypes.byref(program), text, b"kernels.cu", 0, None, None),
+        "take the kernels",
+    )
+    try:
+        words = (ctypes.c_char_p * len(options))(*(word.encode() for word in options))
+        status = library.nvrtcCompileProgram(program, len(options), words)
+        log = _taken(program, library.nvrtcGetProgramLogSize, library.nvrtcGetProgramLog)
+        if status:
+            lines = log.rstrip(b"\0").decode(errors="replace").splitlines()
+            first = next((line for line in lines if "error" in line), f"error {status}")
+            raise BuildError(
+                f"NVIDIA's compiler does not compile the kernels for {arch}: {first}",
+                hint=_FAULT,
+                details=tuple(lines[:20]),
             )
-        return bytes(cubin)
-
-    previous = tvm_ffi.get_global_func(_CALLBACK)
-    tvm_ffi.register_global_func(_CALLBACK, compiled, override=True)
-    try:
-        yield
+        if arch.startswith("sm_"):
+            return _taken(program, library.nvrtcGetCUBINSize, library.nvrtcGetCUBIN)
+        return _taken(program, library.nvrtcGetPTXSize, library.nvrtcGetPTX)
     finally:
-        tvm_ffi.register_global_func(_CALLBACK, previous, override=True)
+        library.nvrtcDestroyProgram(ctypes.byref(program))
 
 
-@contextmanager
-def _cuda_path(root: Path) -> Iterator[None]:
-    """Set the only variable in which TVM looks for CUDA."""
-    before = os.environ.get("CUDA_PATH")
-    os.environ["CUDA_PATH"] = str(root)
+def _taken(program: Any, size_of: Callable[..., int], take: Callable[..., int]) -> bytes:
+    size = ctypes.c_size_t()
+    _check(size_of(program, ctypes.byref(size)), "tell the size of its result")
+    result = ctypes.create_string_buffer(size.value)
+    _check(take(program, result), "give its result")
+    return result.raw
+
+
+def _check(status: int, doing: str) -> None:
+    if status:
+        raise BuildError(f"NVIDIA's compiler failed to {doing}: error {status}", hint=_FAULT)
+
+
+@lru_cache(maxsize=1)
+def _library() -> Any:
     try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["CUDA_PATH"]
-        else:
-            os.environ["CUDA_PATH"] = before
+        *_, library = (
+            ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL) for path in find_toolkit().compiler
+        )
+    except OSError as error:
+        raise MissingToolError(
+            f"NVIDIA's compiler does not load: {error}",
+            hint="pip install --force-reinstall 'edgekit[cuda]' installs matching packages",
+        ) from error
+    return library

@@ -1,4 +1,4 @@
-"""Arithmetic with one result on every GPU, in OpenCL's C: what docs/verify.md says.
+"""Arithmetic with one result on every GPU, in any language: what docs/verify.md says.
 
 A maximum is NaN where an operand is, a division by zero is 0, and a float outside of an integer's
 range becomes the nearest integer. passes/propagate_nan.py and passes/defined_arithmetic.py do the
@@ -13,19 +13,11 @@ from typing import Any
 import tvm_ffi
 from tvm import ir, tirx
 
+from edgekit.compiler.gpu.language import Language
 from edgekit.compiler.passes.defined_arithmetic import is_integer, is_safe
 from edgekit.compiler.passes.propagate_nan import accumulates, is_of_two_computed
 from edgekit.compiler.rewriting import on_bodies
 
-_INTEGERS = {8: "char", 16: "short", 32: "int", 64: "long"}
-_TYPES = {
-    **{f"int{bits}": word for bits, word in _INTEGERS.items()},
-    **{f"uint{bits}": f"u{word}" for bits, word in _INTEGERS.items()},
-    "float16": "half",
-    "float32": "float",
-    "float64": "double",
-    "bool": "bool",
-}
 _FUNCTIONS = frozenset(
     (
         *("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "copysign"),
@@ -35,13 +27,14 @@ _FUNCTIONS = frozenset(
     )
 )
 """The functions of OpenCL's C that have one name for all types, where C has a letter for each."""
-_EXTENSIONS = {"half": "cl_khr_fp16", "double": "cl_khr_fp64"}
 
 
 class Helpers:
-    """The functions that kernels call, one of each name."""
+    """The functions that kernels call, one of each name, in a language."""
 
-    def __init__(self) -> None:
+    def __init__(self, language: Language) -> None:
+        self.language = language
+        self.types = language.types
         self._texts: dict[str, str] = {}
 
     @property
@@ -50,15 +43,17 @@ class Helpers:
 
     def call(self, name: str, dtype: str, result: str, *operands: Any) -> Any:
         """Call a function of `a`, `b` and `c` that returns the expression `result`."""
-        kinds = [_TYPES[str(operand.ty)] for operand in operands]
-        made = _TYPES[dtype]
-        name = "_".join(("edgekit", name, made, *kinds))
+        kinds = [self.types[str(operand.ty)] for operand in operands]
+        made = self.types[dtype]
+        name = "_".join(("edgekit", name, made, *kinds)).replace(" ", "_")
         parameters = ", ".join(f"{kind} {word}" for kind, word in zip(kinds, "abc", strict=False))
+        needed = self.language.extensions
         enabled = "".join(
-            f"#pragma OPENCL EXTENSION {_EXTENSIONS[kind]} : enable\n"
-            for kind in sorted({made, *kinds} & set(_EXTENSIONS))
+            f"#pragma OPENCL EXTENSION {needed[kind]} : enable\n"
+            for kind in sorted({made, *kinds} & set(needed))
         )
-        self._texts[name] = f"{enabled}{made} {name}({parameters}) {{ return {result}; }}\n"
+        head = f"{self.language.qualifiers}{made} {name}({parameters})"
+        self._texts[name] = f"{enabled}{head} {{ return {result}; }}\n"
         return tirx.call_pure_extern(dtype, name, *operands)
 
 
@@ -78,15 +73,18 @@ def _defined(helpers: Helpers, body: Any) -> Any:
 
 
 def _bits(helpers: Helpers, call: Any) -> Any:
-    """Take a number's bits as another type's, as bfloat16 is computed. OpenCL has no address of a
-    computed number."""
+    """Take a number's bits as another type's, as bfloat16 is computed. A computed number has no
+    address."""
     dtype = str(call.ty)
-    if getattr(call.op, "name", "") != "tirx.reinterpret" or dtype not in _TYPES:
-        return _renamed(call)
-    return helpers.call("bits", dtype, f"as_{_TYPES[dtype]}(a)", *call.args)
+    if getattr(call.op, "name", "") != "tirx.reinterpret" or dtype not in helpers.types:
+        return _renamed(helpers, call)
+    taken = helpers.language.bits.format(made=helpers.types[dtype])
+    return helpers.call("bits", dtype, taken, *call.args)
 
 
-def _renamed(call: Any) -> Any:
+def _renamed(helpers: Helpers, call: Any) -> Any:
+    if not helpers.language.one_name:
+        return call
     if getattr(call.op, "name", "") != "tirx.call_pure_extern":
         return call
     name = str(call.args[0].value)
@@ -111,7 +109,7 @@ def _stored(helpers: Helpers, store: Any) -> Any:
 
 def _chosen(helpers: Helpers, node: Any) -> Any:
     dtype = str(node.ty)
-    if dtype not in _TYPES:
+    if dtype not in helpers.types:
         return node
     name, sign = ("max", ">") if isinstance(node, tirx.Max) else ("min", "<")
     if is_of_two_computed(node):
@@ -123,7 +121,7 @@ def _chosen(helpers: Helpers, node: Any) -> Any:
 def _selected(helpers: Helpers, node: Any) -> Any:
     """OpenCL's own `select` has no form for operands that arithmetic made wider."""
     dtype = str(node.ty)
-    if dtype not in _TYPES or str(node.condition.ty) != "bool":
+    if dtype not in helpers.types or str(node.condition.ty) != "bool":
         return node
     operands = (node.condition, node.true_value, node.false_value)
     return helpers.call("select", dtype, "a ? b : c", *operands)
@@ -131,25 +129,31 @@ def _selected(helpers: Helpers, node: Any) -> Any:
 
 def _divided(helpers: Helpers, node: Any) -> Any:
     dtype = str(node.ty)
-    if dtype not in _TYPES or not is_integer(dtype) or is_safe(node.b):
+    if dtype not in helpers.types or not is_integer(dtype) or is_safe(node.b):
         return node
     if isinstance(node, tirx.Mod):
         unsafe = "b == 0" if dtype.startswith("u") else "b == 0 || b == -1"
         return helpers.call("remainder", dtype, f"{unsafe} ? 0 : a % b", node.a, node.b)
-    kind = _TYPES[dtype]
-    negated = "" if dtype.startswith("u") else f"b == -1 ? ({kind})-(u{kind})a : "
+    kind = helpers.types[dtype]
+    opposite = f"({kind})-({helpers.types['u' + dtype.removeprefix('u')]})a"
+    negated = "" if dtype.startswith("u") else f"b == -1 ? {opposite} : "
     return helpers.call("quotient", dtype, f"b == 0 ? 0 : {negated}a / b", node.a, node.b)
 
 
 def _converted(helpers: Helpers, node: Any) -> Any:
     dtype, source = str(node.ty), str(node.value.ty)
-    if dtype not in _TYPES or not is_integer(dtype):
+    if dtype not in helpers.types or not is_integer(dtype):
         return node
-    if source not in _TYPES or "float" not in source:
+    if source not in helpers.types or "float" not in source:
         return node
-    kind = _TYPES[dtype]
-    middle = "long" if dtype in ("int64", "uint32", "uint64") else "int"
-    result = f"({kind})convert_{middle}_sat(a)"
+
+    def saturated(wide: str) -> str:
+        language = helpers.language
+        word = language.saturating[wide]
+        of = "double" if source == "float64" else "float"
+        return language.saturated.format(made=helpers.types[dtype], wide=word, of=of)
+
+    result = saturated("int64" if dtype in ("int64", "uint32", "uint64") else "int32")
     if dtype == "uint64":  # a signed type converts smaller ones, so that -1 keeps its bits
-        result = f"a < 0 ? {result} : convert_ulong_sat(a)"
+        result = f"a < 0 ? {result} : {saturated('uint64')}"
     return helpers.call("integer", dtype, result, node.value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 ALIGNMENT = 512
 """The alignment of every tensor: no device is known that wants more."""
@@ -32,3 +33,13 @@ class GpuKernel:
 class GpuCode:
     source: str = ""
     kernels: Mapping[str, GpuKernel] = field(default_factory=dict)
+    language: Literal["opencl", "cuda"] = "opencl"
+    image: bytes = b""
+    """The kernels compiled on the host; empty if the driver compiles their source."""
+    regions: frozenset[str] = frozenset()
+    """The regions of libraries that take tensors where they lie on the GPU."""
+
+    @property
+    def content(self) -> bytes:
+        """The bytes that the driver gets."""
+        return self.image or self.source.encode("ascii")

@@ -1,4 +1,4 @@
-"""Scheduled kernels as OpenCL's C and a list of launches, which a program starts itself.
+"""Scheduled kernels as source and a list of launches, which a program starts itself.
 
 TVM's own form of a GPU's kernel is a function of the host that sets up its launches in TVM's
 runtime. Where every shape is known, that function only lists them, so they are read from it.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import tvm
@@ -17,12 +18,14 @@ from tvm import ir, tirx
 from tvm.s_tir import transform as blocks
 from tvm.tirx import transform
 
+from edgekit.compiler.cuda.kernels import compile_cuda
 from edgekit.compiler.gpu.arithmetic import Helpers, defined_on_gpu
 from edgekit.compiler.gpu.code import ALIGNMENT, GpuCode, GpuKernel, Launch
+from edgekit.compiler.gpu.language import LANGUAGES, Language
 from edgekit.compiler.lowering import Own, code, loops
 from edgekit.compiler.objects import PREFIX
 from edgekit.compiler.rewriting import nodes_in
-from edgekit.profiles.gpu import OpenCl
+from edgekit.profiles.gpu import GpuLimits
 
 ON_GPU = "edgekit.gpu"
 """The attribute of a kernel that runs on the GPU."""
@@ -33,13 +36,15 @@ class NotForGpuError(Exception):
     """The kernel, as it is scheduled, can't run on the GPU; the message says why."""
 
 
-def gpu_code(functions: Mapping[str, Any], limits: OpenCl, host: Any) -> GpuCode:
+def gpu_code(functions: Mapping[str, Any], limits: GpuLimits, host: Any) -> GpuCode:
     """Generate code for scheduled kernels; NotForGpuError if one of them has no such form."""
     if not functions:
         return GpuCode()
+    language = LANGUAGES[limits.language]
     target = tvm.target.Target(
         {
-            "kind": "opencl",
+            "kind": language.kind,
+            **({"arch": _arch(limits)} if limits.arch else {}),
             "max_threads_per_block": limits.threads,
             "max_shared_memory_per_block": max(limits.local_memory, 16 << 10),
             # Threads exchange numbers through the group's memory: not every driver has another way.
@@ -54,7 +59,7 @@ def gpu_code(functions: Mapping[str, Any], limits: OpenCl, host: Any) -> GpuCode
         }
     )
     module = transform.BindTarget(target)(module)
-    helpers = Helpers()
+    helpers = Helpers(language)
     try:
         with target:
             module = ir.transform.Sequential(_LOOPS)(module)
@@ -66,17 +71,30 @@ def gpu_code(functions: Mapping[str, Any], limits: OpenCl, host: Any) -> GpuCode
             device = ir.transform.Sequential([*_CODE, defined_on_gpu(helpers)])(
                 tvm.IRModule(on_gpu)
             )
-            built = tvm.get_global_func("target.build.opencl")(device, target)
+            built = tvm.get_global_func(f"target.build.{language.kind}")(device, target)
     except (RuntimeError, ValueError, TypeError) as error:
         raise NotForGpuError(str(error).strip().splitlines()[-1]) from error
     source = _with_plain_names(built.inspect_source(), device)
-    _check_types(source, limits)
+    _check_types(source, language, limits)
     kernels = {name: _kernel(module[name], limits) for name in functions}
-    return GpuCode(helpers.text + source, kernels)
+    place = max(source.find(language.first_kernel), 0)
+    return GpuCode(source[:place] + helpers.text + source[place:], kernels)
+
+
+def compiled(code: GpuCode, limits: GpuLimits) -> GpuCode:
+    """Return the code as a bundle holds it: OpenCL's is source, which drivers compile."""
+    if limits.language == "opencl" or not code.kernels:
+        return code
+    return replace(code, language="cuda", image=compile_cuda(code.source, limits.arch))
+
+
+def _arch(limits: GpuLimits) -> str:
+    """Return the architecture as TVM takes it: it has no word for code for all newer ones."""
+    return limits.arch.replace("compute_", "sm_")
 
 
 def _with_plain_names(source: str, device: Any) -> str:
-    """Replace names that OpenCL's C does not accept: those of the model's tensors."""
+    """Replace names that the language does not accept: those of the model's tensors."""
     variables = {
         str(variable.name)
         for _, function in device.functions_items()
@@ -106,13 +124,14 @@ _LOOPS = loops(
 _CODE = code([transform.LowerWarpMemory(), transform.StmtSimplify()])
 
 
-def _check_types(source: str, limits: OpenCl) -> None:
-    for extension, has in (("cl_khr_fp64", limits.double), ("cl_khr_fp16", limits.half)):
-        if not has and extension in source:
+def _check_types(source: str, language: Language, limits: GpuLimits) -> None:
+    for kind, has in (("double", limits.double), ("half", limits.half)):
+        extension = language.extensions.get(kind, "")
+        if not has and extension and extension in source:
             raise NotForGpuError(f"the device has no {extension}")
 
 
-def _kernel(host: Any, limits: OpenCl) -> GpuKernel:
+def _kernel(host: Any, limits: GpuLimits) -> GpuKernel:
     """Read the launches from the host's function."""
     places = {parameter: place for place, parameter in enumerate(host.params)}
     scratch: list[int] = []

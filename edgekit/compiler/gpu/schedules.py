@@ -1,6 +1,6 @@
 """Schedules for GPUs: each kernel gets the first rule that accepts it, with the GPU's limits.
 
-A kernel that no rule accepts, or that OpenCL can't express, gets the schedule of the CPU.
+A kernel that no rule accepts, or that its language can't express, gets the schedule of the CPU.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from typing import Any
 
 import tvm
 from tvm import relax, s_tir, tirx
-from tvm.s_tir.dlight.base import ScheduleRule
 
 from edgekit.compiler.gpu.each import schedule_each
 from edgekit.compiler.gpu.kernels import ON_GPU, NotForGpuError, gpu_code
@@ -19,12 +18,12 @@ from edgekit.compiler.gpu.tiles import schedule_tiles
 from edgekit.compiler.rewriting import module_pass
 from edgekit.compiler.schedules.apply import RULE_ATTRIBUTE, schedule_function
 from edgekit.compiler.schedules.machine import Machine
-from edgekit.profiles.gpu import OpenCl
+from edgekit.profiles.gpu import GpuLimits
 
 Rule = Callable[[s_tir.Schedule, int], bool]
 
 
-def schedule_for_gpu(limits: OpenCl, machine: Machine, host: Any) -> Any:
+def schedule_for_gpu(limits: GpuLimits, machine: Machine, host: Any) -> Any:
     """Return the pass that schedules each kernel for the GPU, or for the CPU where it can't."""
 
     def transform(module: Any, context: Any) -> Any:
@@ -38,21 +37,6 @@ def schedule_for_gpu(limits: OpenCl, machine: Machine, host: Any) -> Any:
         return module
 
     return module_pass("ScheduleForGpu", transform)
-
-
-class OwnRules(ScheduleRule):  # type: ignore[misc]
-    """The same rules among those of TVM's dlight, for CUDA."""
-
-    def apply(self, func: Any, target: Any, _: bool) -> Any:
-        most = int(target.attrs["max_threads_per_block"])
-        for _name, rule in RULES[:-1]:
-            schedule = s_tir.Schedule(tvm.IRModule({"main": func}))
-            try:
-                if rule(schedule, min(_THREADS, most)):
-                    return schedule
-            except s_tir.ScheduleError:
-                continue
-        return None
 
 
 def _called_in_bodies(module: Any) -> set[str]:
@@ -69,7 +53,7 @@ def _called_in_bodies(module: Any) -> set[str]:
     return found
 
 
-def _on_gpu(function: Any, limits: OpenCl, host: Any) -> Any | None:
+def _on_gpu(function: Any, limits: GpuLimits, host: Any) -> Any | None:
     for name, rule in RULES:
         schedule = s_tir.Schedule(tvm.IRModule({"main": function}))
         try:

@@ -1,4 +1,4 @@
-"""Lower index checks to kernels: in a library they raise, on a GPU they clamp."""
+"""Lower index checks to kernels of a library, which raise."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import tvm
 import tvm_ffi
-from tvm import relax, te, tirx
+from tvm import relax, tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as script
 
@@ -22,12 +22,7 @@ def lower_index_checks() -> Any:
     """Return the pass that turns every check into a loop nest for a CPU. Its kernel clamps too, so
     that no memory outside is touched whatever happens to the error."""
     tvm_ffi.register_global_func(INDEX_ERROR, _raise, override=True)
-    return rewriting("LowerIndexChecks", lambda module: _Lowering(module, _raising))
-
-
-def clamp_indices() -> Any:
-    """Return the pass that clamps every index, for a GPU, where no kernel can raise."""
-    return rewriting("ClampIndices", lambda module: _Lowering(module, None))
+    return rewriting("LowerIndexChecks", _Lowering)
 
 
 def link_index_errors(module: Any) -> tuple[Any, bool]:
@@ -54,36 +49,14 @@ def _raise(name: str, value: int, lowest: int, highest: int) -> None:
 
 @relax.expr_functor.mutator
 class _Lowering(relax.PyExprMutator):  # type: ignore[misc]
-    def __init__(self, module: Any, kernel: Any) -> None:
-        super().__init__(module)
-        self._kernel = kernel
-
     def visit_call_(self, call: Any) -> Any:
         rule = rule_of(call)
         if rule is None:
             return self.visit_expr_post_order(call)
         indices = self.visit_expr(call.args[1].fields[0])
         dtype = str(call.ty.dtype)
-        if self._kernel is None:
-            return self.builder_.call_te(
-                lambda tensor: clamped(tensor, rule, dtype), indices, primfunc_name_hint="indices"
-            )
-        name = self.builder_.add_func(self._kernel(indices.ty, rule, dtype), "check_indices")
+        name = self.builder_.add_func(_raising(indices.ty, rule, dtype), "check_indices")
         return relax.call_tir(name, [indices], out_ty=call.ty)
-
-
-def clamped(tensor: te.Tensor, rule: IndexRule, dtype: str) -> te.Tensor:
-    """Return the indices counted from the start and clamped to the extents."""
-
-    def at(*index: Any) -> Any:
-        each = zip(rule.extents, range(len(rule.extents)), strict=True)
-        values = [_safe(tensor(*index).astype(dtype), rule, extent, dtype) for extent, _ in each]
-        result = values[-1]
-        for place in range(len(values) - 1):
-            result = tirx.Select(index[-1] == place, values[place], result)
-        return result
-
-    return te.compute(tensor.shape, at, name="indices")
 
 
 def _safe(value: Any, rule: IndexRule, extent: int, dtype: str) -> Any:

@@ -13,6 +13,11 @@ _CPUS_GPUS_AND_ACCELERATORS = ctypes.c_uint64(2 | 4 | 8)
 _MOST = 16
 
 
+def in_words() -> str:
+    """Return the names of all devices; empty without OpenCL."""
+    return ", ".join(device_names())
+
+
 def device_names() -> tuple[str, ...]:
     """Return the names of all devices; none if there is no OpenCL. This loads drivers, which may
     crash: call it in a process of its own."""

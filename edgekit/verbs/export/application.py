@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -90,7 +89,6 @@ def export(
     if in_engine:
         check_sizes(bundle)
     else:
-        _check_device(bundle)
         _check_form(bundle)
         _check_architecture(bundle, toolchain)
     check_destination(out)
@@ -141,16 +139,6 @@ def _check_form(bundle: Bundle) -> None:
             "the bundle's model needs TVM's runtime: it branches on data, or an older edgekit "
             "built it",
             hint="build it again; edgekit deploy runs both kinds",
-        )
-
-
-def _check_device(bundle: Bundle) -> None:
-    if json.loads(bundle.manifest.target).get("kind") == "cuda":
-        raise UsageError(
-            "the bundle's kernels run on a GPU, and applications that run models there are not "
-            "written yet",
-            hint='edgekit deploy runs it; with rest = "cpu" in the board\'s profile it can be '
-            "exported",
         )
 
 

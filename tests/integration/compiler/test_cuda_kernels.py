@@ -1,12 +1,10 @@
-"""Kernels for a GPU, made on a machine that has none: machine code in the library and no source.
-What runs on a GPU was not run: here it ends where a driver is asked for."""
+"""Kernels in CUDA: NVIDIA's compiler makes code of them without a GPU, and a stand-in for the
+driver runs them on this machine's CPU (tests/support/cuda_stand_in.py). None was run on a GPU."""
 
 from __future__ import annotations
 
 import io
-import platform
-import re
-import subprocess
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,30 +13,47 @@ import onnx
 import pytest
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
-from onnx import helper
+from onnx import TensorProto, helper
 from support.building import request_for, write_model
+from support.cuda_stand_in import BOARD, VARIABLE, driver, kernels_on_cpu, run_on_stand_in
 from support.needs import needs
 from support.offloaded import EVERYTHING_PAYS
-from support.onnx_models import onnx_model
+from support.onnx_models import judged_by_onnxruntime, onnx_model
 
-from edgekit.agent.build import build_runtime
-from edgekit.backends.offloading import compile_model
+from edgekit.backends.offloading import OffloadedModel, compile_model
 from edgekit.backends.plan import OffloadPlan
-from edgekit.base.errors import MissingToolError, UsageError
+from edgekit.base.errors import BuildError, MissingToolError
 from edgekit.base.events import SILENT
 from edgekit.building.build import build
-from edgekit.compiler.cuda.kernels import compiling_kernels
-from edgekit.compiler.cuda.toolkit import find_toolkit, make_driver_stub
-from edgekit.cross.library_code import MARK
-from edgekit.cross.runtime import CUDA_RUNTIME, cuda_runtime
+from edgekit.building.products import product_of
+from edgekit.bundle.folder import Bundle
+from edgekit.compiler.cuda.kernels import compile_cuda
+from edgekit.compiler.cuda.toolkit import find_toolkit
+from edgekit.devices.local.program import Program
 from edgekit.models.model import import_model, open_model
 from edgekit.profiles.board import load_board
-from edgekit.profiles.toolchain import load_toolchain
-from edgekit.verbs.export.application import export
+from edgekit.profiles.cpu import Target
 
-BOARD = "jetson-orin-jp7"
 CUBIN = 190
 """EM_CUDA, of ELF files."""
+
+
+def compiled(model: onnx.ModelProto, folder: Path, target: Target | None = None) -> OffloadedModel:
+    onnx.save(model, folder / "net.onnx")
+    imported = import_model(open_model(folder / "net.onnx"))
+    return compile_model(imported, target or load_board(BOARD).target, linked=True)
+
+
+def judge(
+    model: onnx.ModelProto, inputs: dict[str, np.ndarray], folder: Path, rtol: float = 1e-4
+) -> OffloadedModel:
+    """Compare the kernels' numbers with onnxruntime's."""
+    with kernels_on_cpu():
+        made = compiled(model, folder)
+        found = run_on_stand_in(made, list(inputs.values()))
+    for one, wanted in zip(found, judged_by_onnxruntime(model, inputs), strict=True):
+        np.testing.assert_allclose(one, wanted, rtol=rtol, atol=rtol / 10)
+    return made
 
 
 def cubins_in(library: bytes) -> list[ELFFile]:
@@ -65,51 +80,41 @@ def kernels_of(cubin: ELFFile) -> set[str]:
 
 @needs("cuda", "g++-aarch64")
 def test_a_library_holds_machine_code_of_the_boards_gpu_and_no_source(tmp_path: Path) -> None:
-    bundle = build(
-        request_for(write_model(tmp_path / "net.onnx"), BOARD), tmp_path / "b", isolated=False
-    ).bundle
+    request = request_for(write_model(tmp_path / "net.onnx"), "jetson-orin-jp7")
+    bundle = build(request, tmp_path / "b", isolated=False).bundle
     library = bundle.library.read_bytes()
 
     (cubin,) = cubins_in(library)
     assert cubin["e_flags"] >> 8 & 0xFF == 87, "the GPU of an Orin is sm_87"
-    assert any(re.fullmatch(r"fused_conv2d\d*_add\d*_relu\d*_kernel", k) for k in kernels_of(cubin))
+    (step,) = bundle.manifest.steps
+    assert (step.kind, step.launches) == ("gpu", 1)
+    assert kernels_of(cubin) == {"ek_fused_conv2d1_add1_relu1_kernel"}
     assert b"__global__" not in library
-    assert b"#include" not in library
-    with bundle.library.open("rb") as stream:
-        symbols = ELFFile(stream).get_section_by_name(".dynsym")
-        assert MARK in {symbol.name for symbol in symbols.iter_symbols()}
-    assert (bundle.path / CUDA_RUNTIME).read_bytes() == cuda_runtime("aarch64").read_bytes()
-    assert {file.path for file in bundle.code} >= {"model.so", CUDA_RUNTIME}
+    assert [file.path for file in bundle.code] == ["model.so"], "TVM's runtime is not needed"
     assert bundle.manifest.reproducible
-    with pytest.raises(UsageError, match="kernels run on a GPU"):
-        export(bundle, tmp_path / "app")
 
 
-@needs("cuda")
-def test_a_region_of_tensorrt_and_kernels_of_the_gpu_are_one_library(tmp_path: Path) -> None:
-    request = request_for(write_model(tmp_path / "net.onnx"), "local")
-    gpu = load_board(BOARD)
-    board = replace(
-        request.board,
-        name="desk",
-        kind="linux",
-        gpu=gpu.gpu,
-        offload=gpu.offload,
-        target=replace(request.board.target, gpu=gpu.target.gpu),
-    )
+@needs("cuda", "x86-64")
+def test_code_for_every_newer_gpu_is_what_drivers_compile(tmp_path: Path) -> None:
+    request = request_for(write_model(tmp_path / "net.onnx"), BOARD)
+    bundle = build(request, tmp_path / "b", isolated=False).bundle
+    assert b".target sm_75" in bundle.library.read_bytes()
+
+
+@needs("cuda", "g++-aarch64")
+def test_a_region_of_tensorrt_takes_the_tensors_of_kernels_where_they_lie(tmp_path: Path) -> None:
+    request = request_for(write_model(tmp_path / "net.onnx"), "jetson-orin-jp7")
     plan = OffloadPlan(("tensorrt",), never=("nn.relu",), rates=EVERYTHING_PAYS)
-    bundle = build(
-        replace(request, board=board, offload=plan), tmp_path / "b", isolated=False
-    ).bundle
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    made = product_of(request.board).job(replace(request, offload=plan), folder, None)
+    made.compile(import_model(request.source), SILENT)
 
-    (region,) = bundle.manifest.regions
-    assert region.backend == "tensorrt"
-    (cubin,) = cubins_in(bundle.library.read_bytes())
-    assert kernels_of(cubin) == {"relu_kernel"}
-    with bundle.library.open("rb") as stream:
-        symbols = ELFFile(stream).get_section_by_name(".dynsym")
-        names = {symbol.name for symbol in symbols.iter_symbols()}
-    assert {MARK, f"__tvm_ffi_{region.name}", "TVMFFIEnvGetStream"} <= names
+    text = (folder / "model.c").read_text()
+    assert "return edgekit_run_region(program, edgekit_region_gpu_" in text
+    assert text.count("edgekit_gpu_address(") == 2
+    bundle = build(replace(request, offload=plan), tmp_path / "b", isolated=False).bundle
+    assert [step.kind for step in bundle.manifest.steps] == ["region", "gpu"]
 
 
 OPERATORS = (
@@ -131,8 +136,8 @@ OPERATORS = (
 )
 
 
-@needs("cuda")
-def test_whatever_the_operator_its_kernel_runs_in_threads_of_the_gpu(tmp_path: Path) -> None:
+@needs("x86-64")
+def test_every_family_of_kernels_computes_what_onnxruntime_does(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     constants = {
         "depthwise": random.standard_normal((4, 1, 3, 3)).astype("float32"),
@@ -147,15 +152,68 @@ def test_whatever_the_operator_its_kernel_runs_in_threads_of_the_gpu(tmp_path: P
     types = {"j": onnx.TensorProto.INT64, "l": onnx.TensorProto.INT64}
     outputs = [name for node in OPERATORS for name in node.output]
     model = onnx_model(list(OPERATORS), {"x": [1, 4, 8, 8]}, outputs, constants, types)
-    onnx.save(model, tmp_path / "net.onnx")
-    target = load_board(BOARD).target
+    made = judge(model, {"x": random.standard_normal((1, 4, 8, 8)).astype("float32")}, tmp_path)
 
-    compiled = compile_model(
-        import_model(open_model(tmp_path / "net.onnx"), SILENT), target, linked=True
-    )
+    assert {"gpu tiles", "gpu each"} <= {rule for _, rule in made.rules}
+    on_cpu = [step.name for step in made.code.steps if step.kind not in ("gpu", "copy")]
+    assert on_cpu == ["sort", "running"]
 
-    assert len(compiled.kernels) >= len(OPERATORS)
-    assert compiled.code.weights == (), "TVM brings them to the GPU: no view of a file gets there"
+
+@needs("x86-64")
+def test_threads_share_long_sums_and_wait_for_each_other(tmp_path: Path) -> None:
+    random = np.random.default_rng(1)
+    nodes = [
+        helper.make_node("GlobalAveragePool", ["x"], ["a"]),
+        helper.make_node("Flatten", ["x"], ["b"]),
+        helper.make_node("MatMul", ["b", "m"], ["c"]),
+        helper.make_node("ArgMax", ["b"], ["d"], axis=1),
+    ]
+    weights = {"m": random.standard_normal((867, 150)).astype("float32") / 30}
+    model = onnx_model(nodes, {"x": [1, 3, 17, 17]}, ["a", "c", "d"], weights, {"d": 7})
+    x = random.standard_normal((1, 3, 17, 17)).astype("float32")
+
+    made = judge(model, {"x": x}, tmp_path)
+
+    assert "gpu rows" in dict(made.rules).values()
+
+
+@needs("x86-64")
+def test_arithmetic_that_languages_leave_open_has_one_result(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Cast", ["i"], ["a"], to=TensorProto.INT32),
+        helper.make_node("Cast", ["j"], ["b"], to=TensorProto.INT32),
+        helper.make_node("Div", ["a", "b"], ["quotient"]),
+        helper.make_node("Mod", ["a", "b"], ["remainder"]),
+        helper.make_node("Cast", ["x"], ["narrow"], to=TensorProto.INT8),
+        helper.make_node("Cast", ["x"], ["wide"], to=TensorProto.INT64),
+        helper.make_node("Max", ["x", "y"], ["most"]),
+        helper.make_node("Relu", ["x"], ["positive"]),
+        helper.make_node("Cast", ["x"], ["half"], to=TensorProto.FLOAT16),
+        helper.make_node("Sigmoid", ["half"], ["h"]),
+    ]
+    i = np.array([7, -7, -(2**31), 5], np.float32)
+    j = np.array([2, -1, -1, 0], np.float32)
+    types = dict.fromkeys(("quotient", "remainder"), TensorProto.INT32)
+    types |= {"narrow": TensorProto.INT8, "wide": TensorProto.INT64, "h": TensorProto.FLOAT16}
+    outputs = ["quotient", "remainder", "narrow", "wide", "most", "positive", "h"]
+    shapes = {name: [4] for name in "ijxy"}
+    model = onnx_model(nodes, shapes, outputs, {}, types)
+    x = np.array([np.nan, 300.5, -1e30, 2.5], np.float32)
+    y = np.array([1, np.nan, 3, 4], np.float32)
+    with kernels_on_cpu():
+        made = compiled(model, tmp_path)
+        found = run_on_stand_in(made, [i, j, x, y])
+
+    quotient, remainder, narrow, wide, most, positive, h = found
+    assert {step.kind for step in made.code.steps} == {"gpu"}
+    assert quotient.tolist() == [3, 7, -(2**31), 0]
+    assert remainder.tolist() == [1, 0, 0, 0]
+    assert narrow.tolist() == [0, 44, 0, 2]
+    assert wide.tolist() == [0, 300, -(2**63), 2]
+    np.testing.assert_array_equal(most, np.maximum(x, y))
+    np.testing.assert_array_equal(positive, np.maximum(x, np.float32(0)))
+    assert h.dtype == np.float16
+    np.testing.assert_allclose(h[1:], [1, 0, 0.924], atol=1e-3)
 
 
 @needs("cuda")
@@ -168,13 +226,8 @@ def test_names_that_are_no_words_of_c_are_none_there(tmp_path: Path) -> None:
     ]
     scales = {"scales": np.array([1, 1, 2, 2], "float32")}
     model = onnx_model(nodes, {"0/x:1": [1, 4, 8, 8]}, {"/out/": [1, 4, 16, 16]}, scales)
-    onnx.save(model, tmp_path / "net.onnx")
 
-    compiled = compile_model(
-        import_model(open_model(tmp_path / "net.onnx"), SILENT), load_board(BOARD).target
-    )
-
-    assert compiled.kernels
+    assert compiled(model, tmp_path).kernels
 
 
 def test_without_nvidias_packages_the_error_says_what_to_install(tmp_path: Path) -> None:
@@ -184,62 +237,57 @@ def test_without_nvidias_packages_the_error_says_what_to_install(tmp_path: Path)
 
 
 @needs("cuda")
-def test_tvms_own_compiler_of_kernels_is_there_again_afterwards() -> None:
-    import tvm_ffi
-
-    name = "tvm_callback_cuda_compile"
-    with compiling_kernels("sm_87"):
-        ours = tvm_ffi.get_global_func(name)
-    with compiling_kernels("sm_72"):
-        assert not tvm_ffi.get_global_func(name).same_as(ours)
-    code = 'extern "C" __global__ void f() {}'
-    assert bytes(ours(code))[:4] == b"\x7fELF"
+def test_an_error_of_nvidias_compiler_is_told_with_its_line() -> None:
+    with pytest.raises(BuildError, match=r'kernels.cu.*: error: .*"nonsense" is undefined'):
+        compile_cuda('extern "C" __global__ void f() { nonsense(); }', "sm_87")
+    assert compile_cuda('extern "C" __global__ void f() {}', "sm_90")[:4] == b"\x7fELF"
+    assert b".target sm_75" in compile_cuda('extern "C" __global__ void f() {}', "compute_75")
 
 
-def test_a_stand_in_for_the_driver_has_all_that_tvms_runtime_wants_of_it(tmp_path: Path) -> None:
-    def symbols(path: Path, *, defined: bool) -> set[str]:
-        with path.open("rb") as stream:
-            table = ELFFile(stream).get_section_by_name(".dynsym")
-            return {
-                symbol.name
-                for symbol in table.iter_symbols()
-                if (symbol["st_shndx"] != "SHN_UNDEF") == defined
-            }
-
-    wanted = symbols(cuda_runtime(platform.machine()), defined=False)
-    of_driver = {name for name in wanted if name.startswith("cu") and not name.startswith("cuda")}
-    assert of_driver
-    assert symbols(make_driver_stub(tmp_path), defined=True) >= of_driver
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bundle]:
+    folder = tmp_path_factory.mktemp("cuda")
+    with kernels_on_cpu():
+        request = request_for(write_model(folder / "net.onnx"), BOARD)
+        yield build(request, folder / "b", use_cache=False, isolated=False).bundle
 
 
-@needs("cuda", "x86-64")
-def test_the_agent_comes_as_far_as_the_gpu_that_is_missing(tmp_path: Path) -> None:
-    """It loads the model, TVM's runtime for CUDA and the virtual machine, and asks for memory."""
-    gpu = load_board(BOARD)
-    here = load_board("local")
-    request = request_for(write_model(tmp_path / "net.onnx"), "local")
-    board = replace(here, gpu=gpu.gpu, target=replace(here.target, gpu=gpu.target.gpu))
-    bundle = build(
-        replace(request, board=board), tmp_path / "b", use_cache=False, isolated=False
-    ).bundle
-    program = build_runtime(load_toolchain("host"), platform.machine()).program
-    sample = tmp_path / "sample"
-    sample.mkdir()
-    for number, array in enumerate(bundle.reference_inputs().values()):
-        np.save(sample / f"input-{number}.npy", array)
+def failure_of(bundle: Bundle, folder: Path, settings: dict[str, str]) -> str:
+    """What a run says; the library's copy loads the driver anew."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in settings.items():
+            patch.setenv(name, value)
+        library = folder / "model.so"
+        library.write_bytes(bundle.library.read_bytes())
+        program = Program(str(library), 1, lambda text: None)
+        call = program.prepare([*map(np.ascontiguousarray, bundle.reference_inputs().values())])
+        with pytest.raises(RuntimeError) as error:
+            call()
+    return str(error.value)
 
-    def run(libraries: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [program, "run", bundle.library, sample],
-            capture_output=True,
-            text=True,
-            check=False,
-            env={"LD_LIBRARY_PATH": libraries},
-        )
 
-    alone = run("")
-    assert alone.returncode != 0
-    assert "TVM's runtime for CUDA 13 does not load" in alone.stderr
-    with_stub = run(f"{make_driver_stub(tmp_path).parent}:{find_toolkit().cudart.parent}")
-    assert with_stub.returncode != 0
-    assert "cudaErrorInsufficientDriver" in with_stub.stderr
+@needs("x86-64")
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (2, "the device a CPU has no room to hold the tensors: the model takes 2576 bytes of it"),
+        (100, "NVIDIA's driver has no GPU on this machine"),
+        (209, 'are for another GPU than a CPU: build it with arch = "sm_75" in [gpu]'),
+        (222, "the driver of a CPU is of CUDA 12.4, and the model's kernels need one of CUDA 13"),
+        (
+            719,
+            "the device a CPU failed to run a kernel (CUDA_ERROR_LAUNCH_FAILED, CUDA's error 719)",
+        ),
+    ],
+)
+def test_a_fault_of_the_device_is_a_sentence(
+    bundle: Bundle, tmp_path: Path, fault: int, said: str
+) -> None:
+    settings = {VARIABLE: str(driver()), "EDGEKIT_TEST_CUDA_FAULT": str(fault)}
+    assert said in failure_of(bundle, tmp_path, settings)
+
+
+@needs("x86-64")
+def test_a_machine_without_a_driver_says_so(bundle: Bundle, tmp_path: Path) -> None:
+    told = failure_of(bundle, tmp_path, {VARIABLE: "/nowhere/libcuda.so.1"})
+    assert told.startswith("this machine has no driver of NVIDIA's: /nowhere/libcuda.so.1 does not")

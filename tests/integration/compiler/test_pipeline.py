@@ -22,6 +22,7 @@ from edgekit.base.tvm_compat import load_tvm
 from edgekit.compiler.compile import simplified
 from edgekit.models.model import Model, ModelSource
 from edgekit.profiles.cpu import Target, this_cpu
+from edgekit.profiles.gpu import Gpu
 
 SHAPE = (1, 3, 8, 8)
 X = np.random.default_rng(0).standard_normal(SHAPE).astype("float32")
@@ -46,7 +47,7 @@ def lists() -> dict[str, Any]:
     return {
         "libraries": for_libraries(frozenset()),
         "CPU": for_cpu(target(this_target().as_json())),
-        "GPU": for_gpu(target({"kind": "cuda", "arch": "sm_87"})),
+        "GPU": for_gpu(target(this_target().as_json()), Gpu("sm_87", 13).limits),
         "C": for_c(target("c")),
         "program": FOR_PROGRAM,
         "machine": FOR_MACHINE,

@@ -1,4 +1,4 @@
-/* What a GPU adds to a program. opencl.c has it; no_gpu.c is for programs that have no GPU. */
+/* What a GPU adds to a program. opencl.c and cuda.c have it; no_gpu.c is for programs that have no GPU. */
 #ifndef EDGEKIT_GPU_H
 #define EDGEKIT_GPU_H
 
@@ -28,7 +28,7 @@ typedef struct {
 
 /* What the generated file of a model defines for its GPU. */
 typedef struct {
-  const char *source, *key; /* of the kernels, and its hash */
+  const char *source, *key; /* of the kernels, or their machine code, and its hash */
   size_t source_bytes;
   const unsigned char *weights;
   size_t weight_bytes;
@@ -59,6 +59,9 @@ long long edgekit_gpu_nanoseconds(const edgekit_gpu *gpu);
 
 /* Starts kernels, which run one after the other. */
 int edgekit_gpu_launch(edgekit_gpu *gpu, unsigned first, unsigned count);
+
+/* Returns the device's address of a span, for a library's region that takes tensors there; CUDA alone has it. */
+void *edgekit_gpu_address(edgekit_gpu *gpu, unsigned span);
 
 /* Around a step of the CPU: lends it memory of the device. */
 int edgekit_gpu_lend(edgekit_gpu *gpu, const edgekit_lending *lent);
