@@ -19,7 +19,7 @@ export EDGEKIT_VENV := $(VENV)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-demo setup-dev libraries demo demo-local test test-fast test-slow test-all test-varied campaigns \
-        lint format coverage bench operator-tests vulkan-tests node-tests node-tests-twin tflite-tests torch-tests torch-architectures graph-tests model-tests model-table faults fuzz \
+        lint format coverage bench operator-tests vulkan-tests node-tests node-tests-twin tflite-tests torch-tests torch-architectures graph-tests model-tests model-table gpu-check faults fuzz \
         test-pythons docs dist clean distclean
 
 help: ## Show this list
@@ -113,6 +113,10 @@ graph-tests: setup ## Run random graphs by nnsmith on this host, in ncnn, in one
 
 model-tests: setup ## Run real trained models, each fetched once, against their own runtimes
 	$(PYTEST) -m models
+
+gpu-check: ## Try all that needs a GPU of NVIDIA's, in nine minutes; says what is missing [OUT=DIR] [ONLY="a,b"] [SECONDS=540]
+	@scripts/setup gpu || echo "make: steps say what they miss"
+	PYTHONPATH=.:tests $(BIN)/python -m benchmarks.gpu_check --out $(or $(OUT),build/gpu-check) --only "$(ONLY)" --seconds $(or $(SECONDS),540)
 
 model-table: setup ## Build and time the same models; writes docs/models.md
 	$(BIN)/python -m benchmarks.models

@@ -96,7 +96,7 @@ def test_every_row_of_the_table_is_whole() -> None:
     assert all(len(row) == 6 for row in rows)
     assert len({row[0] for row in rows}) == len(rows)
     assert {target for row in rows for target in row[1].split()} == {
-        *("demo", "dev", "docs", "go", "test", "tensorflow", "tensorrt"),
+        *("demo", "dev", "docs", "go", "gpu", "test", "tensorflow", "tensorrt"),
     }
     assert {row[2] for row in rows} == {"apt", "pip", "torch", "venv", "folder"}
 

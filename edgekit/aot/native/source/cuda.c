@@ -27,6 +27,9 @@ struct edgekit_gpu {
   void ***argument; /* of each launch: where each of its spans is */
   unsigned char *host;
   void *own; /* the host's memory, pinned, if it is not the caller's */
+  cu_event first, last; /* around the kernels of a run, where they are timed */
+  int is_timed, has_run;
+  long long nanoseconds;
   char name[128];
   char *why;
   size_t why_size;
@@ -192,6 +195,8 @@ void edgekit_gpu_close(edgekit_gpu *gpu) {
   if (gpu == NULL) return;
   if (gpu->context != NULL && cu.cuCtxSetCurrent(gpu->context) == CUDA_SUCCESS) {
     cu.cuCtxSynchronize();
+    if (gpu->first != NULL) cu.cuEventDestroy_v2(gpu->first);
+    if (gpu->last != NULL) cu.cuEventDestroy_v2(gpu->last);
     if (gpu->module != NULL) cu.cuModuleUnload(gpu->module);
     if (gpu->arena != 0) cu.cuMemFree_v2(gpu->arena);
     if (gpu->weights != 0) cu.cuMemFree_v2(gpu->weights);
@@ -225,7 +230,19 @@ static int to_device(edgekit_gpu *gpu, const unsigned *spans, unsigned count) {
   return EDGEKIT_OK;
 }
 
+int edgekit_gpu_measure(edgekit_gpu *gpu) {
+  if (gpu->is_timed) return EDGEKIT_OK;
+  cu_result code = cu.cuCtxSetCurrent(gpu->context);
+  if (code == CUDA_SUCCESS && gpu->first == NULL) code = cu.cuEventCreate(&gpu->first, 0);
+  if (code == CUDA_SUCCESS && gpu->last == NULL) code = cu.cuEventCreate(&gpu->last, 0);
+  gpu->is_timed = code == CUDA_SUCCESS;
+  return gpu->is_timed ? EDGEKIT_OK : explained(gpu, code, "time its kernels");
+}
+
+long long edgekit_gpu_nanoseconds(const edgekit_gpu *gpu) { return gpu->nanoseconds; }
+
 int edgekit_gpu_begin(edgekit_gpu *gpu, int with_inputs) {
+  gpu->nanoseconds = gpu->has_run = 0;
   /* Of this thread, which need not be the one of the run before. */
   const cu_result code = cu.cuCtxSetCurrent(gpu->context);
   if (code != CUDA_SUCCESS) return explained(gpu, code, "start a run");
@@ -237,10 +254,14 @@ int edgekit_gpu_end(edgekit_gpu *gpu) {
   const edgekit_lending *ends = &edgekit_on_gpu.ends;
   const cu_result code = cu.cuCtxSynchronize();
   if (code != CUDA_SUCCESS) return explained(gpu, code, "finish its kernels");
+  float milliseconds = 0;
+  if (gpu->is_timed && gpu->has_run && cu.cuEventElapsedTime(&milliseconds, gpu->first, gpu->last) == CUDA_SUCCESS)
+    gpu->nanoseconds = (long long)(1e6 * (double)milliseconds);
   return to_host(gpu, ends->read, ends->reads);
 }
 
 int edgekit_gpu_launch(edgekit_gpu *gpu, unsigned first, unsigned count) {
+  if (gpu->is_timed && !gpu->has_run) cu.cuEventRecord(gpu->first, NULL);
   for (unsigned k = first; k < first + count; ++k) {
     const edgekit_launch *launch = &edgekit_on_gpu.launch[k];
     const size_t *all = launch->all, *group = launch->group;
@@ -250,6 +271,8 @@ int edgekit_gpu_launch(edgekit_gpu *gpu, unsigned first, unsigned count) {
         gpu->argument[k], NULL);
     if (code != CUDA_SUCCESS) return explained(gpu, code, "run a kernel");
   }
+  gpu->has_run = 1;
+  if (gpu->is_timed) cu.cuEventRecord(gpu->last, NULL);
   return EDGEKIT_OK;
 }
 

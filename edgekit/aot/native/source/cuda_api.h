@@ -9,7 +9,7 @@
 typedef int cu_result;
 typedef int cu_device;
 typedef uint64_t cu_address;
-typedef struct cu_object *cu_context, *cu_module, *cu_function, *cu_stream;
+typedef struct cu_object *cu_context, *cu_module, *cu_function, *cu_stream, *cu_event;
 
 enum {
   CUDA_SUCCESS = 0,
@@ -52,6 +52,10 @@ enum {
   F(cu_result, cuMemFreeHost, (void *))                                                              \
   F(cu_result, cuMemcpyHtoD_v2, (cu_address, const void *, size_t))                                  \
   F(cu_result, cuMemcpyDtoH_v2, (void *, cu_address, size_t))                                        \
+  F(cu_result, cuEventCreate, (cu_event *, unsigned))                                                \
+  F(cu_result, cuEventRecord, (cu_event, cu_stream))                                                 \
+  F(cu_result, cuEventElapsedTime, (float *, cu_event, cu_event))                                    \
+  F(cu_result, cuEventDestroy_v2, (cu_event))                                                        \
   F(cu_result, cuLaunchKernel,                                                                       \
     (cu_function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, cu_stream,   \
      void **, void **))
