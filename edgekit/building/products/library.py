@@ -336,6 +336,7 @@ class GpuLibrary(Library):
 class CudaLibrary(GpuLibrary):
     """The same with kernels that NVIDIA's compiler makes on the host."""
 
+    fixed_sizes = "runs kernels on its GPU, which are made for one size"
     packages = PACKAGES
     needs = (
         Need(
