@@ -291,3 +291,14 @@ def test_a_fault_of_the_device_is_a_sentence(
 def test_a_machine_without_a_driver_says_so(bundle: Bundle, tmp_path: Path) -> None:
     told = failure_of(bundle, tmp_path, {VARIABLE: "/nowhere/libcuda.so.1"})
     assert told.startswith("this machine has no driver of NVIDIA's: /nowhere/libcuda.so.1 does not")
+
+
+@needs("x86-64")
+def test_a_profile_shows_time_on_the_gpu(bundle: Bundle, tmp_path: Path) -> None:
+    library = tmp_path / "model.so"
+    library.write_bytes(bundle.library.read_bytes())
+    with kernels_on_cpu():
+        program = Program(str(library), 1, lambda text: None)
+        inputs = [*map(np.ascontiguousarray, bundle.reference_inputs().values())]
+        (kernel,) = program.profile(inputs, 3, 0, lambda done: None)["kernels"]  # type: ignore[misc]
+    assert 0 < kernel["device_nanoseconds"] <= kernel["nanoseconds"]
