@@ -250,7 +250,7 @@ STEPS = (
     Step("regions", ("gpu", "compiler", "headers"), 90, run_regions),
     Step("nodes", ("gpu", "compiler"), 120, run_nodes),
 )
-"""In the order of what is most worth knowing, so that a lack of time costs the least."""
+"""The steps: what is most worth knowing comes first, so that a lack of time costs the least."""
 
 
 def network(name: str) -> onnx.ModelProto:
