@@ -114,8 +114,11 @@ def run_one(agent: ReadyAgent, bundle: Bundle, library: str) -> list[np.ndarray]
     from edgekit.base.events import SILENT
     from edgekit.devices.base import Installed
     from edgekit.devices.linux.ssh_session import SshSession
+    from edgekit.profiles.board import load_board, toolchain_of
 
-    session = SshSession(agent, bundle, library, Installed(0, 0, 0, 0), SILENT)
+    board = load_board(bundle.manifest.board.name)
+    installed = Installed(0, 0, 0, 0)
+    session = SshSession(agent, bundle, library, installed, SILENT, toolchain_of(board))
     outputs = session.run(bundle.reference_inputs()).outputs
     return [outputs[entry.spec.name] for entry in bundle.manifest.outputs]
 

@@ -1,6 +1,6 @@
 """The roof of a run: the most that its steps reached, beside which each of them is judged.
 
-It is no limit of the hardware, which may do more.
+It is no limit of the hardware, which may do more: that is measured by a program of its own.
 """
 
 from __future__ import annotations
@@ -38,6 +38,24 @@ class Work:
     def bandwidth(self) -> float:
         """The bytes a second."""
         return self.bytes / self.seconds
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What small loops reached on a device: the limit of its hardware, or near it."""
+
+    threads: int
+    float32: float
+    """Additions and multiplications a second in float32."""
+    integers: float
+    """Additions and multiplications a second in small integers."""
+    bytes: float
+    """Bytes read from memory a second."""
+
+    def __post_init__(self) -> None:
+        rates = (self.float32, self.integers, self.bytes)
+        if self.threads < 1 or not all(0 < rate < 1e18 for rate in rates):
+            raise ValueError("its limits are no rates")
 
 
 @dataclass(frozen=True)

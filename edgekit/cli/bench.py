@@ -425,6 +425,12 @@ def _render_profile(console: Console, report: BenchReport, profile: Profile) -> 
         rows.append(row("(copies and checks)", "", None, profile.copies))
     between = "(not in steps)" if profile.rest >= 0 else "(cost of profiling)"
     rows.append(row(between, "", None, profile.rest))
+    if (limits := profile.limits) is not None:
+        console.print(
+            f"The hardware reaches {number(limits.float32 / 1e9)} GOP/s in float32, "
+            f"{number(limits.integers / 1e9)} in small integers, and reads "
+            f"{number(limits.bytes / 1e9)} GB/s of memory."
+        )
     device = ("on the GPU",) if has_device else ()
     columns = ("layers", "run by", "calls", "time", "share", "of best", *device)
     numbers = ("calls", "time", "share", "of best", *device)

@@ -17,6 +17,7 @@ from edgekit.devices.kernel_times import KernelTimes
 if TYPE_CHECKING:
     from edgekit.base.arrays import Array
     from edgekit.base.errors import EdgekitError
+    from edgekit.base.roof import Limits
     from edgekit.bundle.folder import Bundle
     from edgekit.devices.sensors.readings import Observed
 
@@ -192,6 +193,11 @@ class Session(RunsBundles, Protocol):
 
     def bench(self, inputs: Mapping[str, Array], plan: BenchPlan) -> BenchSamples: ...
 
+    def limits(self, threads: int) -> Limits | None:
+        """Measure what the hardware can do at most; None where nothing measures it.
+        MissingToolError without a compiler for the device."""
+        ...
+
     def make_current(self, *, verified: bool, median: float | None, keep: int) -> Recorded | None:
         """Make the bundle the device's current version of its model and delete all but the latest
         `keep` versions; None if the device keeps no versions."""
@@ -222,6 +228,9 @@ class SessionBase(ABC):
     def run(self, inputs: Mapping[str, Array]) -> RunResult:
         (result,) = self.run_all([inputs])
         return result
+
+    def limits(self, threads: int) -> Limits | None:
+        return None
 
     @abstractmethod
     def run_all(

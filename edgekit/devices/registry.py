@@ -16,6 +16,7 @@ from edgekit.base.paths import config_dir
 from edgekit.base.wording import did_you_mean
 from edgekit.devices.device import Device
 from edgekit.devices.joined import joined_entry
+from edgekit.devices.limits.measure import NATIVE
 from edgekit.devices.local.device import DEFAULT_TIMEOUT_SECONDS
 from edgekit.profiles.board import Board, toolchain_of
 from edgekit.project import user_file
@@ -120,12 +121,15 @@ def device_of(
 def _over_ssh(entry: LinuxEntry | LineEntry, board: Board, timeout: float) -> Device:
     from edgekit.devices.linux.ssh import SshDevice
 
+    flags = NATIVE if board.is_host else board.cpu.compile_flags
     if isinstance(entry, JoinedEntry):
-        return SshDevice(entry, toolchain_of(board), timeout, is_emulated=entry.is_emulated)
+        return SshDevice(
+            entry, toolchain_of(board), timeout, is_emulated=entry.is_emulated, cpu_flags=flags
+        )
 
     if isinstance(entry, LineEntry):
         entry = replace(entry.via or SshEntry(entry.name, entry.board), name=entry.name)
-    return SshDevice(entry, toolchain_of(board), timeout)
+    return SshDevice(entry, toolchain_of(board), timeout, cpu_flags=flags)
 
 
 def _on_a_line(entry: LinuxEntry | LineEntry, board: Board, timeout: float) -> Device:

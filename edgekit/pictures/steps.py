@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import islice
 
 from edgekit.base.measurer import figure, measurer_in_words
-from edgekit.base.roof import JUDGED, known_work, roof_of
+from edgekit.base.roof import JUDGED, Limits, Roof, known_work, roof_of
 from edgekit.base.wording import amount, counted, few, number, percent, size
 from edgekit.pictures.parts import (
     OWN,
@@ -160,13 +160,33 @@ def _first_inference(run: BenchRun, profile: RunProfile) -> Table:
     )
 
 
+def _limit_lines(limits: Limits, low: float, high: float) -> list[dict[str, object]]:
+    """Draw what the hardware can do: a line for each type of numbers."""
+    values = []
+    for name, most in (("float32", limits.float32), ("small integers", limits.integers)):
+        top = Roof(most, limits.bytes)
+        ends = sorted({low, min(max(most / limits.bytes, low), high), high})
+        values += [{"x": x, "y": top.at(x) / 1e9, "type": name} for x in ends]
+    log = {"type": "log"}
+    encoding = {
+        "x": channel("x", "operations for each byte", scale=log),
+        "y": channel("y", "GOP/s", scale=log),
+        "detail": {"field": "type", "type": "nominal"},
+        "tooltip": tooltips(type="the hardware's limit in"),
+    }
+    return [{"data": {"values": values}, "mark": {"type": "line"}, "encoding": encoding}]
+
+
 def roofline_part(run: BenchRun | None) -> Part:
     """Show each step's operations a second over its operations for each byte.
 
     The roof is what steps of this run reached: the device can do that, and maybe more.
     """
     name, title = "roofline", "Roofline"
-    text = "The operations a second of each step, beside the most that this run reached."
+    text = (
+        "The operations a second of each step, beside the most that steps of this run reached "
+        "(dashed) and, where it was measured, what small loops reach on the hardware (solid)."
+    )
     if run is None or run.profile is None:
         return Part(name, title, text, missing=_PROFILES)
     if run.unit != "seconds":
@@ -203,12 +223,15 @@ def roofline_part(run: BenchRun | None) -> Part:
         }
         for step, work in judged
     ]
+    limits = run.profile.limits
+    hardware = [] if limits is None else _limit_lines(limits, low, high)
     log = {"type": "log"}
     chart = chart_of(
         f"Roofline of {counted(len(rows), 'step')}",
         (),
         height=320,
         layer=[
+            *hardware,
             {
                 "data": {"values": roof},
                 "mark": {"type": "line", "strokeDash": [6, 4]},
@@ -256,6 +279,13 @@ def roofline_part(run: BenchRun | None) -> Part:
         f"GOP/s, and {number(top.bytes / 1e9)} GB/s of tensors and weights. The device "
         "can do that, and maybe more. A step far below it is worth a look."
     )
+    if limits is not None:
+        text += (
+            f" Small loops on {counted(limits.threads, 'thread')} reach "
+            f"{number(limits.float32 / 1e9)} GOP/s in float32, {number(limits.integers / 1e9)} in "
+            f"small integers, and read {number(limits.bytes / 1e9)} GB/s: the solid lines. "
+            "Steps whose data is in a cache may lie above the slope."
+        )
     return Part(name, title, text, (chart,), table)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from edgekit.base.decode import Count, Most
+from edgekit.base.roof import Limits
 from edgekit.store.fields import Name, Word, Words
 
 _MOST_STEPS = 20_000
@@ -59,6 +60,8 @@ class RunProfile:
     steps: Annotated[tuple[RunStep, ...], Most(_MOST_STEPS, "steps")]
     timeline: Annotated[tuple[RunTimeline, ...], Most(100, "inferences")] = ()
     """Some of them in full."""
+    limits: Limits | None = None
+    """What the hardware can do at most; None if that was not measured."""
 
     def __post_init__(self) -> None:
         count = len(self.steps)

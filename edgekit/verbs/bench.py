@@ -8,13 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgekit.base.errors import UsageError
+from edgekit.base.errors import MissingToolError, UsageError
 from edgekit.base.events import SILENT, Events
 from edgekit.base.measurer import Measurer
 from edgekit.base.options import option
+from edgekit.base.roof import Limits
 from edgekit.base.wording import counted, number
 from edgekit.bundle.sizes import sizes_in_words
-from edgekit.devices.base import MOST_RUNS, BenchPlan, BenchSamples, Counted, RunsBundles
+from edgekit.devices.base import MOST_RUNS, BenchPlan, BenchSamples, Counted, RunsBundles, Session
 from edgekit.verbs.bench_report import (
     BenchReport,
     CountedSummary,
@@ -68,10 +69,12 @@ def bench(
     chosen = bundle.reference_inputs() if inputs is None else inputs
     with device.opened(bundle, purpose=purpose or "bench", events=events) as session:
         samples, measured_by = session.bench(chosen, plan), session.measured_by
+        limits = _limits(session, samples.threads, events) if plan.profiled else None
     manifest = bundle.manifest
     names = (bundle.path, manifest.board.name, device.name)
     steps = steps_by_name(manifest)
     report = summarise_samples(*names, samples, measured_by, steps)
+    report = _with_limits(report, limits)
     if trace is not None:
         title = f"{bundle.path.name} on {device.name}"
         write_trace(trace, title, samples.kernels, steps, measured_by)
@@ -82,6 +85,27 @@ def bench(
     if purpose is None:
         return report
     return replace(report, kept_as=keep_bench(bundle, report, purpose, store, events))
+
+
+def _limits(session: Session, threads: int, events: Events) -> Limits | None:
+    """Measure what the hardware can do at most; an emulator's has no meaning."""
+    if session.measured_by != "hardware":
+        return None
+    try:
+        return session.limits(threads)
+    except MissingToolError as error:
+        events.note(f"the limits of {session.name} are not measured: {error.message}")
+        return None
+
+
+def _with_limits(report: BenchReport, limits: Limits | None) -> BenchReport:
+    if limits is None or report.profile is None or report.timed is None:
+        return report
+    return replace(
+        report,
+        profile=replace(report.profile, limits=limits),
+        timed=replace(report.timed, limits=limits),
+    )
 
 
 def plan_bench(

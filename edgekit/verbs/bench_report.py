@@ -15,6 +15,7 @@ from edgekit.store.run_profile import RunProfile
 
 if TYPE_CHECKING:
     from edgekit.base.arrays import Array
+    from edgekit.base.roof import Limits
     from edgekit.devices.sensors.state import BoardState
 
 
@@ -173,6 +174,9 @@ class Profile:
     rest: float
     """The median less all steps: inputs, time between steps, and what other runs took more. Below
     zero if the profiled inferences took longer than the median."""
+    limits: Limits | None = None
+    """What the hardware can do at most, measured after the profile; None on emulated boards,
+    microcontrollers and in engines."""
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,8 @@ class SshDevice(Device):
     entry: LinuxEntry
     toolchain: Toolchain
     """Toolchain that compiles the agent."""
+    cpu_flags: tuple[str, ...] = field(default=(), kw_only=True)
+    """The compiler's flags for the board's CPU."""
     timeout: float = DEFAULT_TIMEOUT_SECONDS
     """Seconds without a sign of life after which a call fails."""
     known_hosts: KnownHosts | None = None
@@ -91,6 +93,8 @@ class SshDevice(Device):
                 f"{place.leased.root}/{model.path}/{LIBRARY}",
                 replace(_installed(place), model=sum(item.size for item in items), sent=sent),
                 events,
+                self.toolchain,
+                self.cpu_flags,
             )
 
     @contextmanager

@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING
 
 from edgekit.base.errors import DeviceError, EdgekitError, InterruptedByUserError
 from edgekit.base.events import Events, Stage
+from edgekit.base.files import scratch_directory
 from edgekit.base.measurer import Measurer
+from edgekit.base.paths import cache_dir
+from edgekit.base.roof import Limits
 from edgekit.base.wording import counted
 from edgekit.devices.base import (
     BenchPlan,
@@ -21,6 +24,7 @@ from edgekit.devices.base import (
     RunResult,
     SessionBase,
 )
+from edgekit.devices.limits.measure import SECONDS, compile_program, parse_limits
 from edgekit.devices.linux.agent_messages import (
     AgentMessage,
     AgentMessages,
@@ -32,12 +36,14 @@ from edgekit.devices.linux.observing import Observer, observe_board
 from edgekit.devices.linux.ready_agent import ReadyAgent
 from edgekit.devices.linux.region_work import Told, WorkShown
 from edgekit.devices.linux.remote_command import Finished
+from edgekit.devices.linux.user_files import send_files
 from edgekit.devices.linux.version_records import (
     ModelFile,
     ModelInput,
     VersionRecord,
 )
 from edgekit.devices.tensors import in_order, named_outputs, program_outputs
+from edgekit.profiles.toolchain import Toolchain
 
 if TYPE_CHECKING:
     from edgekit.base.arrays import Array
@@ -59,6 +65,9 @@ class SshSession(SessionBase):
     """Path of the model's library on the device."""
     installed: Installed
     events: Events
+    toolchain: Toolchain
+    cpu_flags: tuple[str, ...] = ()
+    """The compiler's flags for the board's CPU."""
     told: Told = field(default_factory=Told)
     """What the model's regions said of how they run."""
 
@@ -133,6 +142,18 @@ class SshSession(SessionBase):
             entry.seconds = median(samples.nanoseconds) / 1e9
             entry.message = stage.result
         return samples
+
+    def limits(self, threads: int) -> Limits:
+        connection = self.agent.connection
+        with (
+            self.events.stage(f"measure the limits of {self.name}"),
+            scratch_directory(cache_dir()) as folder,
+        ):
+            program = compile_program(self.toolchain, self.cpu_flags, folder)
+            send_files(connection, (program,), f"{self.agent.scratch}/", self.events)
+            words = (f"{self.agent.scratch}/{program.name}", str(threads))
+            done = connection.run(words, timeout=SECONDS)
+        return parse_limits(done.output, threads, self.name)
 
     def make_current(self, *, verified: bool, median: float | None, keep: int) -> Recorded:
         manifest = self.bundle.manifest

@@ -10,10 +10,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from edgekit.base.children import run
 from edgekit.base.errors import BundleError, DeviceError, MissingToolError
 from edgekit.base.events import SILENT, Events
+from edgekit.base.files import scratch_directory
 from edgekit.base.measurer import Measurer
 from edgekit.base.options import option
+from edgekit.base.paths import cache_dir
+from edgekit.base.roof import Limits
 from edgekit.base.wording import counted
 from edgekit.devices.base import (
     BenchPlan,
@@ -23,9 +27,12 @@ from edgekit.devices.base import (
 )
 from edgekit.devices.bench_answer import BenchAnswer, decoded_answer
 from edgekit.devices.device import Device
+from edgekit.devices.limits.measure import NATIVE, SECONDS, compile_program, parse_limits
 from edgekit.devices.linux.observing import observe_this_machine
 from edgekit.devices.linux.region_work import Told, WorkShown, working_in
 from edgekit.devices.tensors import in_order, named_outputs
+from edgekit.profiles.board import load_board, toolchain_of
+from edgekit.project.file import LOCAL
 
 if TYPE_CHECKING:
     from edgekit.base.arrays import Array
@@ -147,6 +154,16 @@ class LocalSession(SessionBase):
                 stage.advance(now - done, "" if warm else "warming up")
                 done = now
         raise DeviceError("the measurement gave no answer", hint="report this: it is a bug")
+
+    def limits(self, threads: int) -> Limits:
+        board = load_board(LOCAL)
+        with (
+            self.events.stage(f"measure the limits of {self.name}"),
+            scratch_directory(cache_dir()) as folder,
+        ):
+            program = compile_program(toolchain_of(board), NATIVE, folder)
+            done = run([str(program), str(threads)], limit_s=SECONDS)
+        return parse_limits(done.output, threads, self.name)
 
     @contextmanager
     def _loaded(self, threads: int | None) -> Iterator[tuple[WorkerProcess, int, int]]:

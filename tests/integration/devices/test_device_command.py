@@ -75,6 +75,15 @@ def test_a_model_is_deployed_to_a_device_over_ssh(home: Path, server: SshServer)
     assert report["bench"]["runs"] >= 10
     assert len(list((server.root / "models").iterdir())) == 1
 
+    bundle = report["build"]["bundle"]["path"]
+    ran = edgekit(
+        home, "bench", bundle, "--device", "desk", "--profile", "1", "--runs", "3", "--json"
+    )
+    assert ran.code == 0, ran.err
+    profile = json.loads(ran.out)["profile"]
+    assert all(profile["limits"][kind] > 1e7 for kind in ("float32", "integers", "bytes"))
+    assert list((server.root / "runs").iterdir()) == [], "the program is gone with its lease"
+
 
 def test_without_a_person_and_a_fingerprint_nothing_is_trusted(
     home: Path, server: SshServer

@@ -99,6 +99,11 @@ def test_the_command_shows_a_table_and_gives_everything_to_scripts(bundle: Bundl
     assert shown.returncode == told.returncode == 0, shown.stderr + told.stderr
     profile = json.loads(told.stdout)["profile"]
     assert profile["inferences"] == 3
+    limits = profile["limits"]
+    assert 1e8 < limits["float32"] < 1e14
+    assert 1e8 < limits["integers"] < 1e15
+    assert 1e7 < limits["bytes"] < 1e13
+    assert "The hardware reaches" in shown.stdout
     slowest = profile["kernels"][0]
     assert slowest["share"] == max(kernel["share"] for kernel in profile["kernels"])
     assert "10 profiled inferences" in shown.stdout

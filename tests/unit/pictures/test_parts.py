@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from support.bundles import make_bundle
 from support.stores import A_PROFILE, a_run
 
+from edgekit.base.roof import Limits
 from edgekit.bundle.manifest import Manifest
 from edgekit.bundle.manifest_bare_metal import BufferEntry
 from edgekit.bundle.manifest_steps import Arena, LibraryStep
@@ -97,6 +98,20 @@ def test_a_roof_is_what_the_run_reached() -> None:
     slower = replace(REGION, time=4_000_000)
     run = a_run(profile=replace(A_PROFILE, steps=(CONV, slower, REGION)))
     assert [point["reached"] for point in rows(roofline_part(run), 0, 1)][1] == "50.0 %"
+
+
+def test_what_the_hardware_can_do_is_drawn_where_it_was_measured() -> None:
+    limits = Limits(2, float32=4e9, integers=16e9, bytes=2e9)
+    part = roofline_part(a_run(1, 0.008, profile=replace(A_PROFILE, limits=limits)))
+    hardware = rows(part, 0, 0)
+
+    assert {point["type"] for point in hardware} == {"float32", "small integers"}
+    for point in hardware:
+        most = 4 if point["type"] == "float32" else 16
+        assert point["y"] == pytest.approx(min(most, 2 * point["x"]))
+    assert "4 GOP/s in float32" in part.text
+    assert len(part.charts[0].spec["layer"]) == 3
+    assert len(roofline_part(PROFILED).charts[0].spec["layer"]) == 2
 
 
 def test_what_is_too_short_and_what_an_emulator_measured_has_no_roof() -> None:
