@@ -47,6 +47,7 @@ PAGES = {
         "docs/profile",
         "docs/report",
         "docs/results",
+        "docs/tables",
         "docs/ci",
         "docs/export",
         "docs/registry",
