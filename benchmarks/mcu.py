@@ -118,13 +118,7 @@ def measure(
     offload: tuple[str, ...],
     library_alone: bool,
 ) -> Row:
-    board = load_board(BOARDS[cpu])
-    origin = Origin(name, f"{name}.tflite", "0", board.name, board.cpu.name)
-    offers = generators([load_kernel_backend(name).generator({}) for name in offload])
-    if library_alone:
-        portable = {generator.name for generator in portable_generators()}
-        offers = tuple(g for g in offers if g.name in {"cmsis-nn", *portable})
-    compiled = compile_tree(model, TreeJob("m", origin, board.cpu), offers)
+    compiled = in_c(name, model, cpu, offload, library_alone)
     plan = compiled.plan
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
@@ -165,14 +159,27 @@ def measure(
     )
 
 
+def in_c(
+    name: str, model: Model, cpu: str, offload: tuple[str, ...], library_alone: bool
+) -> Compiled:
+    """Compile a model to C for the board with a core."""
+    board = load_board(BOARDS[cpu])
+    origin = Origin(name, f"{name}.tflite", "0", board.name, board.cpu.name)
+    offers = generators([load_kernel_backend(name).generator({}) for name in offload])
+    if library_alone:
+        portable = {generator.name for generator in portable_generators()}
+        offers = tuple(g for g in offers if g.name in {"cmsis-nn", *portable})
+    return compile_tree(model, TreeJob("m", origin, board.cpu), offers)
+
+
 def _run(cpu: str, files: Sequence[Path], folder: Path, includes: Sequence[Path]) -> Ran:
     if cpu == RV32:
         return riscv32.run_elf(riscv32.build_elf(files, folder, FLAGS, includes))
-    elf = build_elf(_machine(cpu), files, folder, FLAGS, includes)
-    return run_elf(_machine(cpu), elf, limit_s=300)
+    elf = build_elf(machine_of(cpu), files, folder, FLAGS, includes)
+    return run_elf(machine_of(cpu), elf, limit_s=300)
 
 
-def _machine(cpu: str) -> str:
+def machine_of(cpu: str) -> str:
     return MACHINES.get(cpu, cpu.lower())
 
 
@@ -210,7 +217,7 @@ def _flash(cpu: str, folder: Path, files: Sequence[Path], includes: Sequence[Pat
     tools, own, alone = riscv32.COMPILER, riscv32.FLAGS, riscv32.MEMORY
     if cpu != RV32:
         tools, alone = "arm-none-eabi", ("--specs=nosys.specs",)
-        own = ("-mthumb", *PROCESSORS[_machine(cpu)].flags)
+        own = ("-mthumb", *PROCESSORS[machine_of(cpu)].flags)
     command = [f"{tools}-gcc", *own, *FLAGS]
     command += ["-ffunction-sections", "-fdata-sections", *(f"-I{path}" for path in includes)]
     command += [str(main), *map(str, files), "-nostartfiles", *alone]

@@ -38,6 +38,7 @@ PAGES = {
         "docs/opencl",
         "docs/libraries",
         "docs/bare-metal",
+        "docs/cycles",
         "docs/wasm",
         "docs/ends",
         "docs/quantize",

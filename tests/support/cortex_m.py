@@ -136,11 +136,17 @@ def build_elf(
     return elf
 
 
-def run_elf(processor: str, elf: Path, limit_s: float = 300.0, check: bool = True) -> Ran:
+def run_elf(
+    processor: str,
+    elf: Path,
+    limit_s: float = 300.0,
+    check: bool = True,
+    more: Sequence[str] = (),
+) -> Ran:
     emulated = PROCESSORS[processor]
     command = ["qemu-system-arm", "-M", emulated.machine, "-nodefaults", "-display", "none"]
     command += ["-monitor", "none", "-serial", "null", "-icount", f"shift={_SHIFT}"]
-    command += ["-semihosting-config", "enable=on,target=native", "-kernel", str(elf)]
+    command += ["-semihosting-config", "enable=on,target=native", *more, "-kernel", str(elf)]
     done = subprocess.run(
         command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=limit_s
     )
