@@ -27,8 +27,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from support.cortex_m import build_elf, run_elf  # benchmarks.mcu has set the path
+
 from benchmarks import figures
-from benchmarks.mcu import FAMILY, FLAGS, build_elf, in_c, machine_of, run_elf
+from benchmarks.mcu import FAMILY, FLAGS, in_c, machine_of
 from benchmarks.model_zoo import MODELS, fetch
 from edgekit.aot.write import write_tree
 from edgekit.aot.write_project import include_folders, library_sources
