@@ -20,14 +20,13 @@ import argparse
 import json
 import re
 import subprocess
+import sys
 import tempfile
 from bisect import bisect
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-from support.cortex_m import build_elf, run_elf  # benchmarks.mcu has set the path
 
 from benchmarks import figures
 from benchmarks.mcu import FAMILY, FLAGS, in_c, machine_of
@@ -36,6 +35,9 @@ from edgekit.aot.write import write_tree
 from edgekit.aot.write_project import include_folders, library_sources
 from edgekit.models.inputs import reference_inputs
 from edgekit.models.model import import_model, open_model
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+from support.cortex_m import build_elf, run_elf
 
 HERE = Path(__file__).resolve().parent
 DOCS = HERE.parent / "docs" / "cycles.md"
