@@ -64,7 +64,10 @@ for _operator in (aten.mul, aten.minimum, aten.clamp_max):
 def _clamp(value: Any, low: Any = None, high: Any = None, **named: Any) -> Any:
     low, high = named.get("min", low), named.get("max", high)
     if not _are_truths(value, *(limit for limit in (low, high) if limit is not None)):
-        return NotImplemented
+        # The exporter takes the largest number for a limit that is not there: infinity is lost.
+        if high is None:
+            return torch.maximum(*in_one_type(value, low))
+        return torch.minimum(*in_one_type(value, high)) if low is None else NotImplemented
     value = value if low is None else torch.logical_or(*in_one_type(value, low))
     return value if high is None else torch.logical_and(*in_one_type(value, high))
 
@@ -136,7 +139,9 @@ def _floor_divide(first: Any, second: Any) -> Any:
     """Divide floats from the exact remainder, so that 1.0 // 0.1 is 9."""
     kind = torch.result_type(first, second)
     if not kind.is_floating_point:
-        return NotImplemented
+        if all(one.dtype == kind for one in (first, second) if isinstance(one, Tensor)):
+            return NotImplemented
+        return torch.floor_divide(*in_one_type(first, second))
     dividend, divisor = in_one_type(first, second, wide=True)
     rest = torch.fmod(dividend, divisor)
     quotient = (dividend - rest) / divisor
@@ -148,7 +153,15 @@ def _floor_divide(first: Any, second: Any) -> Any:
 
 
 def _rounded_division(first: Any, second: Any, *, rounding_mode: str | None = None) -> Any:
-    return _floor_divide(first, second) if rounding_mode == "floor" else NotImplemented
+    """Divide whole numbers as such. The exporter divides them as floats of 32 bits."""
+    if torch.result_type(first, second).is_floating_point:
+        return _floor_divide(first, second) if rounding_mode == "floor" else NotImplemented
+    if rounding_mode is None:
+        return NotImplemented
+    first, second = in_one_type(first, second)
+    if rounding_mode == "trunc":
+        first = first - torch.fmod(first, second)
+    return torch.floor_divide(first, second)
 
 
 DECOMPOSITIONS[aten.div.Tensor_mode] = _rounded_division
@@ -166,8 +179,9 @@ def _power(base: Any, exponent: Any) -> Any:
 def _in_float32(function: Function) -> Function:
     """Return a decomposition that computes half precision in float32."""
 
-    def compute(value: Tensor, *arguments: Any, **options: Any) -> Any:
-        if value.dtype not in (torch.float16, torch.bfloat16):
+    def compute(value: Tensor, /, *arguments: Any, **options: Any) -> Any:
+        operands = [one for one in (value, *arguments) if isinstance(one, Tensor)]
+        if not all(is_half(one) for one in operands):
             return NotImplemented
         wide = [one.float() if is_half(one) else one for one in (value, *arguments)]
         return function(*wide, **options).to(value.dtype)
@@ -176,6 +190,28 @@ def _in_float32(function: Function) -> Function:
 
 
 decomposes(aten.lerp)(_in_float32(aten.lerp))
+decomposes(aten.addcdiv)(_in_float32(aten.addcdiv))
+
+
+@decomposes(aten.heaviside)
+def _heaviside(value: Tensor, at_zero: Tensor) -> Any:
+    """Compute the step; that of NaN is 0, as PyTorch has it."""
+    return torch.where(value == 0, at_zero, (value > 0).to(value.dtype))
+
+
+@decomposes(aten.xlogy)
+def _xlogy(factor: Any, value: Any) -> Any:
+    kind = torch.result_type(factor, value)
+    kind = kind if kind.is_floating_point else torch.get_default_dtype()
+    factor, value = as_type(factor, kind), as_type(value, kind)
+    product = torch.where(factor == 0, 0.0, factor * torch.log(value))
+    return torch.where(value.isnan(), value, product)
+
+
+@decomposes(aten.neg)
+def _negative(value: Tensor) -> Any:
+    """Wrap around where there is no sign."""
+    return value.bitwise_not() + 1 if value.dtype == torch.uint8 else NotImplemented
 
 
 @decomposes(aten.linalg_vector_norm)
@@ -212,7 +248,9 @@ decomposes(aten.logaddexp2)(_log_of_sum(torch.exp2, 1 / math.log(2)))
 
 @decomposes(aten.log_sigmoid)
 def _log_sigmoid(value: Tensor) -> Any:
-    return value.clamp(max=0) - torch.log1p(torch.exp(-value.abs()))
+    wide = value.float() if is_half(value) else value
+    result = wide.clamp(max=0) - torch.log1p(torch.exp(-wide.abs()))
+    return result.to(value.dtype)
 
 
 @decomposes(aten.special_erfcx)
@@ -327,7 +365,8 @@ def _shifted(function: Function) -> Function:
     return shift
 
 
-for _operator in (aten.bitwise_left_shift, aten.__lshift__):
-    decomposes(_operator)(_shifted(torch.bitwise_left_shift))
-for _operator in (aten.bitwise_right_shift, aten.__rshift__):
-    decomposes(_operator)(_shifted(torch.bitwise_right_shift))
+decomposes(aten.bitwise_left_shift)(_shifted(torch.bitwise_left_shift))
+decomposes(aten.bitwise_right_shift)(_shifted(torch.bitwise_right_shift))
+# The exporter has the functions and not these operators.
+decomposes(aten.__lshift__)(torch.bitwise_left_shift)
+decomposes(aten.__rshift__)(torch.bitwise_right_shift)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from support.building import CHECKOUT, contents, request_for, write_model
@@ -59,6 +60,10 @@ def test_a_bundle_is_the_same(board: str, cluster: object, tmp_path: Path) -> No
     assert contents(tmp_path / "there") == contents(tmp_path / "here")
 
 
+def _no_search(request: object, device: object, events: object) -> NoReturn:
+    raise AssertionError("no column is tuned")
+
+
 def test_a_matrix_is_built_ahead(cluster: object, tmp_path: Path) -> None:
     from edgekit.cluster.compiling import compiling_on
     from edgekit.devices.base import BenchPlan
@@ -74,7 +79,8 @@ def test_a_matrix_is_built_ahead(cluster: object, tmp_path: Path) -> None:
 
     workspace = open_workspace(tmp_path)
     source = workspace.model(write_model(tmp_path / "small.onnx", scale=0.3), {}, {})
-    plan = MatrixPlan(["local"], ["none"], tmp_path / "out", BenchPlan(0, 1, 0.0, None, 1))
+    once = BenchPlan(0, 1, 0.0, None, 1)
+    plan = MatrixPlan(["local"], ["none"], tmp_path / "out", once, _no_search, 0.0)
     matrix = measure_matrix(
         workspace,
         source,

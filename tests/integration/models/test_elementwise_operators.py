@@ -18,6 +18,17 @@ import_needed("torch")
 from support import elementwise_torch  # noqa: E402
 
 
+ONCE_WRONG = frozenset(
+    (
+        *("addcdiv-float16-tensor", "clamp_tensor-float32-number", "div_floor-int32-number"),
+        *("div_trunc-int64-number", "floordiv-bool-number", "heaviside-float32-tensor"),
+        *("logsigmoid-float16-alone", "lshift-int32-tensor", "neg-uint8-alone"),
+        "xlogy-bool-float32",
+    )
+)
+"""Cases of PyTorch that gave other numbers or none, which the next test has beside its own."""
+
+
 def some(cases: Sequence[Any], part: int) -> list[Any]:
     """One case of each `part`, the same in each run."""
     return [case for case in cases if crc32(str(case).encode()) % part == 0]
@@ -40,7 +51,10 @@ def test_some_operators_of_onnx() -> None:
 
 
 def test_some_operators_of_pytorch() -> None:
-    chosen = some(list(elementwise_torch.cases()), 60)
+    every = list(elementwise_torch.cases())
+    again = [case for case in every if str(case) in ONCE_WRONG]
+    assert len(again) == len(ONCE_WRONG)
+    chosen = [*again, *(case for case in some(every, 60) if case not in again)]
     assert check(elementwise_torch.verdicts(chosen), set())["right"] > 12
 
 

@@ -5,6 +5,7 @@
 #include "threads.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <unistd.h>
 
@@ -86,7 +87,10 @@ static void *serve(void *given) {
   }
 }
 
+/* The cores that this process may run on: threads that share a core would wait for each other. */
 static int cores(void) {
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) return CPU_COUNT(&allowed);
   long found = sysconf(_SC_NPROCESSORS_ONLN);
   return found < 1 ? 1 : (int)found;
 }
