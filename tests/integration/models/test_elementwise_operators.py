@@ -17,7 +17,6 @@ from support.needs import import_needed
 import_needed("torch")
 from support import elementwise_torch  # noqa: E402
 
-
 ONCE_WRONG = frozenset(
     (
         *("addcdiv-float16-tensor", "clamp_tensor-float32-number", "div_floor-int32-number"),
