@@ -23,6 +23,7 @@ from edgekit.base.errors import InputError
 from edgekit.bundle.folder import Bundle
 from edgekit.devices.linux.ssh import SshDevice
 from edgekit.profiles.toolchain import load_toolchain
+from edgekit.verbs.mlperf import mlperf
 from edgekit.verbs.mlperf.log import read_detail_log
 from edgekit.verbs.mlperf.mlperf import MlperfPlan, run_mlperf
 
@@ -100,6 +101,17 @@ def test_the_logs_are_those_of_a_submission(classified: Classified, scenario: st
     assert answers == dict(enumerate(classified.best))
     said = (run / "accuracy/accuracy.txt").read_text()
     assert said == f"accuracy={100 * right / 36:.3f}%, good={right}, total=36\n"
+
+
+@pytest.mark.parametrize("scenario", ["SingleStream", "Offline"])
+def test_a_device_that_becomes_much_faster_is_asked_again(
+    classified: Classified, scenario: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mlperf._System, "warm_up", lambda system, scenario: 1.0)
+    how = {"modes": ("performance",), "queries": 2, "seconds": 0.2, "out": "faster"}
+    report = classified.ws.mlperf(classified.bundle, "data", "classification", scenario, **how)
+    assert report.performance is not None
+    assert report.performance.valid, report.performance.reason
 
 
 def test_a_stream_has_as_many_queries_as_it_has_time_for(classified: Classified) -> None:
