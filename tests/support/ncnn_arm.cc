@@ -4,6 +4,8 @@
 
 #include "edgekit_ncnn.h"
 
+extern "C" int edgekit_progress(const char*) { return 0; }
+
 namespace {
 
 using namespace edgekit::ncnn_net;
