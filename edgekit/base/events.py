@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from edgekit.base.errors import StorageError
 
@@ -31,7 +31,7 @@ class StageEnded:
     seconds: float
     result: str
     failed: bool
-    parts: tuple[tuple[str, float], ...] = ()
+    parts: Mapping[str, float] = field(default_factory=dict)
     """The seconds of each named part of the work, in their order."""
 
 
@@ -68,7 +68,7 @@ class Stage:
         self._total = total
         self._done = 0
         self._since = time.perf_counter()
-        self.parts: list[tuple[str, float]] = []
+        self.parts: dict[str, float] = {}
         self.result = ""
 
     def advance(self, steps: int = 1, detail: str = "") -> None:
@@ -78,7 +78,7 @@ class Stage:
     def finish(self, part: str) -> None:
         """Advance by a part of the work, and keep how long it took."""
         now = time.perf_counter()
-        self.parts.append((part, now - self._since))
+        self.parts[part] = now - self._since
         self._since = now
         self.advance(detail=part)
 
@@ -131,7 +131,7 @@ class Events:
             raise
         finally:
             seconds = time.perf_counter() - started
-            self._send(StageEnded(title, seconds, stage.result, failed, tuple(stage.parts)))
+            self._send(StageEnded(title, seconds, stage.result, failed, stage.parts))
 
     def keeping(self, ended: list[StageEnded]) -> Events:
         """Return events that also keep each stage that has ended in `ended`."""

@@ -233,8 +233,11 @@ def finished(event: StageEnded) -> str:
         how = "stopped" if event.result == INTERRUPTED else "failed"
         return f"{event.title}: {how} after {duration(event.seconds)}"
     result = f": {event.result}" if event.result else ""
-    worth = [part for part in event.parts if part[1] >= _WORTH_TELLING * event.seconds]
-    parts = ", ".join(f"{name} {duration(seconds)}" for name, seconds in worth)
+    parts = ", ".join(
+        f"{name} {duration(seconds)}"
+        for name, seconds in event.parts.items()
+        if seconds >= _WORTH_TELLING * event.seconds
+    )
     return f"{event.title}{result} ({duration(event.seconds)}{parts and f': {parts}'})"
 
 

@@ -276,7 +276,7 @@ def test_headers_that_do_not_fit_here_are_told_with_the_region(
 
 
 def test_this_machine_has_to_have_the_headers_itself(tmp_path: Path) -> None:
-    with pytest.raises(MissingToolError, match="there is no NvInfer.h"):
+    with pytest.raises(MissingToolError, match=r"there is no NvInfer\.h"):
         built(tmp_path / "one", local=True)
 
 
