@@ -237,7 +237,7 @@ def _test(
     total = samples if mode == "accuracy" else None
     with (
         Child("edgekit.verbs.mlperf.loadgen_process", setup=test) as child,
-        events.stage(f"{mode} by LoadGen, {plan.scenario}", total) as stage,
+        events.stage(f"test {mode} by LoadGen, {plan.scenario}", total) as stage,
     ):
         try:
             child.start()
