@@ -42,6 +42,8 @@ _MOST_IN_MEMORY = 1024
 _WARMUP = 32
 _FASTER = 2
 """How much faster than before a device may become."""
+_TOO_FEW = "it had too few queries for its percentile; 64 are the least"
+"""What LoadGen means by an invalid result without a reason."""
 _MOST_TRIES = 3
 """How often a test begins if the device becomes faster than that."""
 _LEAST_MILLISECONDS = 600_000
@@ -295,10 +297,11 @@ def _result(tested: _Tested) -> Performance:
     log = tested.log
     percentile = log.value("result_90.00_percentile_latency_ns")
     is_stream = log.value("effective_scenario") == "SingleStream"
-    reason = log.value("result_invalid_reason")
+    valid = log.value("result_validity") == "VALID"
+    reason = str(log.value("result_invalid_reason") or _TOO_FEW)
     return Performance(
-        valid=log.value("result_validity") == "VALID",
-        reason=None if reason is None else str(reason),
+        valid=valid,
+        reason=None if valid else reason,
         latency=float(percentile) / 1e9 if is_stream and percentile is not None else None,
         throughput=log.value("result_samples_per_second"),
         queries=int(log.value("result_query_count") or len(tested.seconds)),

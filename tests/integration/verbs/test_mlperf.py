@@ -108,7 +108,7 @@ def test_a_device_that_becomes_much_faster_is_asked_again(
     classified: Classified, scenario: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mlperf._System, "warm_up", lambda system, scenario: 1.0)
-    how = {"modes": ("performance",), "queries": 2, "seconds": 0.2, "out": "faster"}
+    how = {"modes": ("performance",), "queries": 100, "seconds": 0.3, "out": "faster"}
     report = classified.ws.mlperf(classified.bundle, "data", "classification", scenario, **how)
     assert report.performance is not None
     assert report.performance.valid, report.performance.reason
