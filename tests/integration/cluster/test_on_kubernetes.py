@@ -61,12 +61,14 @@ def test_the_operator_takes_the_manifest(manifest: Any, schema: Any) -> None:
 @pytest.mark.parametrize("part", ["scheduler", "worker"])
 def test_edgekit_takes_the_words_of_a_pod(part: str, manifest: Any) -> None:
     from edgekit.cli import cluster as verbs
+    from edgekit.cli import root
 
     pod = manifest["spec"][part]["spec"]
     (container,) = pod["containers"]
     program, group, verb, *words = container["args"]
     assert (program, group, verb) == ("edgekit", "cluster", part)
-    context = getattr(verbs, part).make_context(part, words)
+    # A command keeps its first help option: without the program's settings it would lack -h.
+    context = getattr(verbs, part).make_context(part, words, **root.context_settings)
     (mount,), (volume,) = container["volumeMounts"], pod["volumes"]
     assert str(context.params["certificates"]) == mount["mountPath"]
     assert volume["secret"]["defaultMode"] == 0o400
