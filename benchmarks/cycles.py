@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -28,7 +29,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import figures
+from benchmarks.doc_table import write_table
 from benchmarks.mcu import FAMILY, FLAGS, in_c, machine_of
 from benchmarks.model_zoo import MODELS, fetch
 from edgekit.aot.write import write_tree
@@ -41,8 +42,9 @@ from support.cortex_m import build_elf, run_elf
 
 HERE = Path(__file__).resolve().parent
 DOCS = HERE.parent / "docs" / "cycles.md"
-BEGIN, END = "<!-- benchmarks/cycles.py writes from here -->", "<!-- to here -->"
-MCA = "llvm-mca-19"
+MARK = "<!-- benchmarks/cycles.py writes from here -->\n"
+MCA, OBJDUMP = "llvm-mca-19", "llvm-objdump-19"
+TOOLS = MCA, OBJDUMP, "arm-none-eabi-gcc", "qemu-system-arm", "cc"
 TRIPLE = "thumbv8.1m.main-none-eabi"
 TIMES = 50
 """How often llvm-mca repeats a block."""
@@ -140,7 +142,7 @@ def _counted(machine: str, elf: Path, folder: Path) -> Counter[Block]:
 
 def _disassembled(elf: Path) -> Mapping[int, str]:
     """Return the instruction at each address, as LLVM reads it: targets of branches are gone."""
-    command = ["llvm-objdump-19", "-d", "--no-show-raw-insn", f"--triple={TRIPLE}"]
+    command = [OBJDUMP, "-d", "--no-show-raw-insn", f"--triple={TRIPLE}"]
     command += ["--mattr=+mve.fp,+fp64,+dsp", str(elf)]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     found = re.findall(r"^ *([0-9a-f]+):\s+([^@\n]*)", text, re.MULTILINE)
@@ -276,6 +278,9 @@ def main() -> None:
     parser.add_argument("--core", choices=CORES, action="append")
     parser.add_argument("--docs", action="store_true")
     given = parser.parse_args()
+    lacking = [tool for tool in TOOLS if shutil.which(tool) is None]
+    if lacking:
+        parser.error(f"{', '.join(lacking)} not found: docs/cycles.md says what to install")
     models = given.model or MODELS_OF_MLPERF
     rows = [measure(name, core) for name in models for core in given.core or CORES]
     library = [measure(name, "M4", library=True) for name in models if name in PUBLISHED]
@@ -283,11 +288,7 @@ def main() -> None:
     text += "\n\nThe check, CMSIS-NN on a Cortex-M4:\n\n" + "\n".join(checked(library))
     print(text)
     if given.docs:
-        page = DOCS.read_text(encoding="utf-8")
-        before, _, rest = page.partition(BEGIN)
-        _, _, after = rest.partition(END)
-        before = figures.measured(before, last=True)
-        DOCS.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", encoding="utf-8")
+        write_table(DOCS, MARK, text)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import figures
+from benchmarks.doc_table import write_table
 from benchmarks.model_zoo import MODELS, fetch
 from edgekit.aot.compile import Compiled, compile_tree
 from edgekit.aot.generators import generators, portable_generators
@@ -70,7 +70,7 @@ PEER: dict[str, tuple[dict[str, float], int, int]] = {
 cores."""
 FLAGS = ("-std=gnu99", "-O3")
 DOCS = Path(__file__).parent.parent / "docs" / "bare-metal.md"
-BEGIN, END = "<!-- benchmarks/mcu.py writes from here -->", "<!-- to here -->"
+MARK = "<!-- benchmarks/mcu.py writes from here -->\n"
 
 _ALONE = """\
 #include "m.h"
@@ -304,11 +304,7 @@ def main() -> None:
         text += "\n".join(table(library))
     print(text.strip())
     if given.docs:
-        page = DOCS.read_text(encoding="utf-8")
-        before, _, rest = page.partition(BEGIN)
-        _, _, after = rest.partition(END)
-        before = figures.measured(before, last=True)
-        DOCS.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", encoding="utf-8")
+        write_table(DOCS, MARK, text)
 
 
 if __name__ == "__main__":
